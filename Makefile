@@ -1,0 +1,38 @@
+# Every target makes .venv in this clone when it is missing.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all lint format clean
+
+help:          ## what can be made
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(READY) ## make .venv with everything the project needs
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing CSLR into $(VENV) (a few minutes the first time) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $(READY)
+
+demo: $(READY) ## learn four clinics in sequence, privately, and show it
+	@$(BIN)/cslr run --stream clinic --yardsticks
+
+test: $(READY) lint ## everything that runs with every change
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: $(READY) lint ## the slow tests too
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(READY) ## style, types, layers
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+format: $(READY) ## let ruff arrange the code
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:         ## remove what make made
+	@rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

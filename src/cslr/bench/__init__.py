@@ -1,0 +1,1 @@
+"""Encoders, streams, methods and the runner that puts them together."""

@@ -1,0 +1,180 @@
+"""Split-AG-News: four sections of a newspaper, one after the other.
+
+Read from a data directory:
+
+    ag_news/train.jsonl.gz, ag_news/test.jsonl.gz   {"label": 0..3, "label_name", "title",
+                                                     "description"} a line
+    anchors/wikipedia_sentences.txt.gz               public sentences in hash order, one a line
+
+The text of a row is title + ". " + description. Rows are chosen label by label in the order of
+SHA-256("cslr/ag-news/1" NUL text), which knows nothing of seeds, files' order or results:
+
+    subset      the first 3,000 train rows and the first 1,000 test rows of each label
+    held-out    train rows only: of each label the next 3,000 to train on, then 1,000 to test on
+    all         every row
+
+Settings are chosen on ``held-out``; it never opens the test file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from cslr.bench.streams.stream import Label, Rows, Stream, Task, labels_from_toml
+from cslr.errors import ConfigError, DataError
+
+__all__ = ["Sizes", "load_ag_news"]
+
+_PREFIX = b"cslr/ag-news/1\0"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is taken: train and test rows of each label, and public sentences."""
+
+    train: int = 3_000
+    test: int = 1_000
+    public: int = 10_000
+
+
+_REPORTED = Sizes()
+
+
+@dataclass(frozen=True)
+class _Row:
+    text: str
+    label: int
+
+
+def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
+    """Split-AG-News from the data directory ``data``: 4 tasks of one label, scenario class."""
+    directory = _existing(data)
+    labels = labels_from_toml(
+        files("cslr.bench.streams").joinpath("ag_news.toml").read_text(encoding="utf-8"),
+        "ag_news.toml",
+    )
+    train, test = _parts(directory / "ag_news", rows, labels, sizes)
+    return Stream(
+        name="ag-news",
+        labels=labels,
+        tasks=tuple(Task(label.name, (number,)) for number, label in enumerate(labels)),
+        train=_rows(train),
+        test=_rows(test),
+        public=_public(directory / "anchors" / "wikipedia_sentences.txt.gz", sizes.public),
+        scenarios=("class",),
+        clients=20,
+        alpha=0.5,
+    )
+
+
+def _parts(
+    folder: Path, rows: str, labels: tuple[Label, ...], sizes: Sizes
+) -> tuple[list[_Row], list[_Row]]:
+    """The train and the test rows that ``rows`` stands for."""
+    train_file, test_file = folder / "train.jsonl.gz", folder / "test.jsonl.gz"
+    if rows == "all":
+        return _read(train_file, labels), _read(test_file, labels)
+    if rows == "subset":
+        return (
+            _chosen(_read(train_file, labels), labels, 0, sizes.train, train_file),
+            _chosen(_read(test_file, labels), labels, 0, sizes.test, test_file),
+        )
+    if rows == "held-out":
+        unused = _read(train_file, labels)
+        middle = 2 * sizes.train
+        return (
+            _chosen(unused, labels, sizes.train, middle, train_file),
+            _chosen(unused, labels, middle, middle + sizes.test, train_file),
+        )
+    raise ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+
+
+def _chosen(
+    rows: list[_Row], labels: tuple[Label, ...], start: int, stop: int, path: Path
+) -> list[_Row]:
+    """Of each label the rows that stand at start..stop in hash order, in that order."""
+    mixed = sorted(rows, key=lambda row: hashlib.sha256(_PREFIX + row.text.encode()).digest())
+    chosen = []
+    for number, label in enumerate(labels):
+        own = [row for row in mixed if row.label == number]
+        if len(own) < stop:
+            raise DataError(
+                f"{path} has {len(own)} rows of {label.name}, this choice of rows needs {stop}; "
+                f"get the whole file, or use --rows all"
+            )
+        chosen += own[start:stop]
+    return chosen
+
+
+def _rows(rows: list[_Row]) -> Rows:
+    """As a stream has them; a row's task is its label."""
+    labels = np.array([row.label for row in rows], dtype=np.int64)
+    return Rows(tuple(row.text for row in rows), labels, labels.copy())
+
+
+def _existing(data: Path | None) -> Path:
+    wanted = "ag_news/train.jsonl.gz, ag_news/test.jsonl.gz, anchors/wikipedia_sentences.txt.gz"
+    if data is None:
+        raise DataError(f"stream 'ag-news' is not embedded; give --data DIR that holds {wanted}")
+    if not data.is_dir():
+        raise DataError(f"no data directory {data}; give --data DIR that holds {wanted}")
+    return data
+
+
+def _read(path: Path, labels: tuple[Label, ...]) -> list[_Row]:
+    """Every row of one file, checked line by line."""
+    return [_row(line, labels, path, number) for number, line in enumerate(_lines(path), start=1)]
+
+
+def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row:
+    try:
+        fields = json.loads(line)
+        label, title, description = fields["label"], fields["title"], fields["description"]
+        text = title + ". " + description
+        text.encode()  # half a surrogate pair is damage too
+        agrees = type(label) is int and fields["label_name"] == labels[label].name and label >= 0
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise DataError(
+            f"{path}, line {number}: not a row with label 0..{len(labels) - 1}, label_name, title "
+            f"and description ({type(error).__name__}: {error}); get the file again"
+        ) from error
+    if not agrees:
+        raise DataError(
+            f"{path}, line {number}: label {label!r} is called {fields['label_name']!r}; expected "
+            f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
+        )
+    return _Row(text, label)
+
+
+def _public(path: Path, count: int) -> tuple[str, ...]:
+    """The first ``count`` sentences; the file is in hash order, so they are a random sample."""
+    sentences = tuple(line.strip() for line in islice(_lines(path), count))
+    if not sentences:
+        raise DataError(f"{path} holds no sentence; the public corpus may not be empty")
+    return sentences
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a gzipped text file; damage is told with the line it was met at."""
+    read = 0
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+            for line in file:
+                read += 1
+                yield line
+    except FileNotFoundError as error:
+        raise DataError(f"no file {path}; give --data DIR that holds it") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}, after line {read}: cannot be read ({error}); get the file again"
+        ) from error

@@ -1,0 +1,187 @@
+"""What a run is made of. What changes ε stands in ``[privacy]`` and nowhere else.
+
+A configuration is a TOML file, flags over it, defaults under it; an unknown key is an error that
+names the known ones.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from cslr.errors import ConfigError
+
+__all__ = [
+    "Config",
+    "HeadConfig",
+    "PrivacyConfig",
+    "ReplayConfig",
+    "StreamConfig",
+    "load_config",
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StreamConfig(_Section):
+    """Which tasks arrive, and who holds them. All of it is public."""
+
+    name: str = "clinic"
+    data: Path | None = None
+    """Directory of the data sets; the embedded stream needs none."""
+    rows: Literal["subset", "all", "held-out"] = "subset"
+    scenario: Literal["class", "domain", "task"] = "class"
+    clients: int | None = Field(None, ge=1)
+    """Registered clients N; None: the stream's own number."""
+    alpha: float | None = Field(None, gt=0)
+    """Concentration of the Dirichlet partition; None: the stream's own."""
+    min_rows: int = Field(2, ge=0)
+    """Fewest rows a simulated client may hold."""
+
+
+class PrivacyConfig(_Section):
+    """The promise to a client. Nobody writes a noise multiplier here: it is computed."""
+
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    adversary: Literal["public", "roster"] = "roster"
+    participation: float = 1.0
+    """q: the probability with which a client takes part in a release."""
+    cap: int | None = None
+    """The most tasks a client contributes to; None: all of them."""
+    mode: Literal["simulated", "enforced"] = "simulated"
+    federation: Path | None = None
+    """Directory of the federation's ledger; needed where privacy is enforced."""
+
+    @field_validator("epsilon")
+    @classmethod
+    def _positive(cls, value: float) -> float:
+        if math.isnan(value) or value <= 0:
+            raise ValueError(f"must be greater than 0, not {value:g}")
+        return value
+
+    @field_validator("delta")
+    @classmethod
+    def _probability(cls, value: float) -> float:
+        if not 0 < value < 1:
+            raise ValueError(f"must lie strictly between 0 and 1, not {value:g}")
+        return value
+
+    @field_validator("participation")
+    @classmethod
+    def _rate(cls, value: float) -> float:
+        if not 0 < value <= 1:
+            raise ValueError(f"the participation rate q must lie in (0, 1], not {value:g}")
+        return value
+
+
+class ReplayConfig(_Section):
+    """How a replay is described, matched and estimated. None of it changes ε."""
+
+    prior: Literal["labels", "none"] = "labels"
+    dimension: int = Field(128, ge=1)
+    """r: public directions a contribution is described in."""
+    anchors: int = Field(100, ge=2)
+    """m: public sentences at which signatures are taken."""
+    sub_modes: int = Field(1, ge=1)
+    """J: modes per label."""
+    list_size: int | None = Field(None, ge=1)
+    """L: candidates per client and label; None: 1 if J = 1, else 2J."""
+    matcher: Literal["signature", "nearest-mean", "hungarian", "optimal-transport", "random"] = (
+        "signature"
+    )
+    second_moments: Literal["shared", "diagonal"] = "shared"
+    coordinates: Literal["projection"] = "projection"
+
+
+class HeadConfig(_Section):
+    """The two-layer head and how long it is trained."""
+
+    hidden: int = Field(128, ge=1)
+    learning_rate: float = Field(3e-4, gt=0)
+    samples: int = Field(500, ge=1)
+    """n_r: replay samples of each mode in a pass."""
+    passes: int = Field(40, ge=1)
+
+
+class Config(_Section):
+    """A whole run."""
+
+    method: str = "cslr"
+    seeds: tuple[int, ...] = (13,)
+    encoder: str = "minilm"
+    yardsticks: bool = True
+    stream: StreamConfig = StreamConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    replay: ReplayConfig = ReplayConfig()
+    head: HeadConfig = HeadConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("seeds must be one or more different numbers")
+        if self.privacy.mode == "enforced":
+            if self.privacy.federation is None:
+                raise ValueError(
+                    "privacy.mode = 'enforced' needs privacy.federation, the directory of the "
+                    "ledger that all runs on the same data share"
+                )
+            if len(self.seeds) > 1:
+                raise ValueError(
+                    "privacy.mode = 'enforced' takes one seed: every seed is a release of its own"
+                )
+        return self
+
+    def digest(self) -> str:
+        """A name for this configuration; two runs with the same name compute the same thing."""
+        plain = self.model_dump(mode="json")
+        return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
+    """The file's settings (if any) with ``overrides`` (dotted names) on top."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+    for name, value in overrides.items():
+        *sections, key = name.split(".")
+        target = values
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"{section} must be a section, [{section}]")
+        target[key] = value
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        where = f"{path}: " if path else ""
+        raise ConfigError(where + "; ".join(_explain(each) for each in error.errors())) from None
+
+
+def _explain(error: Any) -> str:
+    """One line per mistake: the setting, what is wrong, and the known names if it is unknown."""
+    location = [str(part) for part in error["loc"]]
+    name = ".".join(location) or "configuration"
+    if error["type"] != "extra_forbidden":
+        return f"{name}: {error['msg'].removeprefix('Value error, ')}"
+    section: type[BaseModel] = Config
+    for part in location[:-1]:
+        section = section.model_fields[part].annotation  # type: ignore[assignment]
+    known = sorted(section.model_fields)
+    close = difflib.get_close_matches(location[-1], known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{name} is not a setting; {hint}known here: {', '.join(known)}"

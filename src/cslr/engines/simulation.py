@@ -1,0 +1,99 @@
+"""All clients in one process, stacked: the engine of every experiment.
+
+Clients of similar size are padded to a common length and handled in one batched call. Because
+contributions are added up as integers and every random stream is addressed by client, neither the
+order of clients nor the batching can change a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.errors import DataError
+from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Summed
+from cslr.protocol.ports import Examples, Request
+from cslr.protocol.round import contribute
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Population", "SimulatedCohort"]
+
+BATCH_ROWS: Final = 16_384
+"""Padded rows in one batch: bounds memory at about 100 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """PRIVATE in earnest, simulated here: the rows of all N registered clients."""
+
+    z: FloatArray  # (n, d)
+    labels: IntArray  # (n,)
+    tasks: IntArray  # (n,)
+    clients: IntArray  # (n,)
+    count: int  # N
+
+    def __post_init__(self) -> None:
+        bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
+        if bad.size:
+            raise DataError(
+                f"the embedding of train row {bad[0]} (client {self.clients[bad[0]]}) is not "
+                "finite: check the encoder, or remove the row"
+            )
+
+    def cohort(self, task: int, taking_part: BoolArray, cap: int) -> SimulatedCohort:
+        """The clients asked about a task; one that already spoke ``cap`` times sends zeros."""
+        return SimulatedCohort(self, task, taking_part & (self._tasks_before(task) < cap))
+
+    def _tasks_before(self, task: int) -> IntArray:
+        """(N,) how many earlier tasks each client held rows of, and so contributed to."""
+        held = np.zeros((self.count, int(self.tasks.max(initial=0)) + 1), dtype=np.int64)
+        held[self.clients, self.tasks] = 1
+        return held[:, :task].sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedCohort:
+    """The clients of one round, as the server may ask them."""
+
+    population: Population
+    task: int
+    taking_part: BoolArray  # (N,)
+
+    def total(self, request: Request) -> Summed:
+        """An ideal secure sum over the clients that take part."""
+        return plain_sum([contribute(batch, request) for batch in self._batches()])
+
+    def _batches(self) -> Iterator[Examples]:
+        population = self.population
+        mine = (population.tasks == self.task) & self.taking_part[population.clients]
+        rows = np.flatnonzero(mine)
+        rows = rows[np.argsort(population.clients[rows], kind="stable")]
+        ids, first, sizes = np.unique(
+            population.clients[rows], return_index=True, return_counts=True
+        )
+        if not len(ids):
+            yield self._padded(rows, np.zeros(1, int), np.zeros(1, int), np.zeros(1, int))
+        by_size = np.argsort(sizes, kind="stable")
+        while len(by_size):
+            longest = np.cumsum(np.ones(len(by_size), int)) * sizes[by_size]
+            take = max(1, int(np.searchsorted(longest, BATCH_ROWS, side="right")))
+            chosen, by_size = by_size[:take], by_size[take:]
+            yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
+
+    def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
+        """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""
+        length = max(1, int(sizes.max(initial=0)))
+        place = np.arange(length)
+        mask = place < sizes[:, None]
+        index = np.where(mask, first[:, None] + place, 0)
+        chosen = rows[index] if len(rows) else np.zeros_like(index)
+        return Examples(
+            z=self.population.z[chosen],
+            labels=self.population.labels[chosen],
+            mask=mask,
+            clients=tuple(int(i) for i in ids),
+        )

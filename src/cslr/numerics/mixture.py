@@ -1,0 +1,166 @@
+"""EM for mixtures of Gaussians, for every client and every start at once.
+
+Clients have different numbers of examples, so x is padded to (b, n, d) and ``mask`` (b, n) says
+which rows are real; what stands in the others never matters. No operation mixes two clients, so
+their order does not matter either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cslr.numerics.gaussian import Gaussians, log_density
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Mixture", "e_step", "fit", "m_step"]
+
+# A component with less than this share of its client's mass cannot move the client's sums.
+_EMPTY = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Σ_k π_k N(μ_k, Σ_k): weights (..., K) beside the Gaussians of the same leading axes."""
+
+    weights: FloatArray
+    gaussians: Gaussians
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", np.asarray(self.weights, dtype=np.float64))
+        if self.weights.shape != self.gaussians.mean.shape[:-1]:
+            shape = self.gaussians.mean.shape[:-1]
+            raise ValueError(f"weights must have shape {shape}, got {self.weights.shape}")
+        if not np.all(self.weights >= 0):
+            raise ValueError("weights must not be negative")
+
+
+def _real_rows(x: FloatArray, mask: BoolArray) -> FloatArray:
+    """x (..., n, d) with zeros in the rows that ``mask`` (..., n) leaves out."""
+    if np.ndim(x) < 2:
+        raise ValueError(f"x must have shape (..., n, d), got {np.shape(x)}")
+    if mask.dtype != np.bool_ or mask.shape != x.shape[:-1]:
+        raise ValueError(f"mask must be booleans of shape {x.shape[:-1]}, got {mask.shape}")
+    return np.where(mask[..., None], x, 0.0).astype(np.float64, copy=False)
+
+
+def _check_floor(floor: float) -> None:
+    if not (0 < floor < np.inf):
+        raise ValueError(f"floor must be finite and positive, got {floor}")
+
+
+def e_step(mixture: Mixture, x: FloatArray, mask: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Responsibilities (..., n, K) and log-likelihood (...,) of x (..., n, d) under the mixture.
+
+    ``r_ik = π_k N(x_i; k) / Σ_j π_j N(x_i; j)`` and ``Σ_i log Σ_k π_k N(x_i; k)`` over the real
+    rows; rows masked out have responsibility 0, a client without any has log-likelihood 0. A
+    mixture whose weights are all 0 explains nothing: responsibility 0, log-likelihood −∞.
+    """
+    density = log_density(mixture.gaussians, _real_rows(x, mask))
+    with np.errstate(divide="ignore"):
+        joint = np.log(mixture.weights)[..., None, :] + density
+    peak = np.max(joint, axis=-1, keepdims=True, initial=-np.inf)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    share = np.exp(joint - peak)
+    total = np.sum(share, axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        evidence = (np.log(total) + peak)[..., 0]
+    share = np.where(mask[..., None], share / np.where(total > 0, total, 1.0), 0.0)
+    return share, np.sum(np.where(mask, evidence, 0.0), axis=-1)
+
+
+def m_step(
+    responsibilities: FloatArray,
+    x: FloatArray,
+    mask: BoolArray,
+    floor: float,
+    prior: Gaussians | None = None,
+) -> Mixture:
+    """The most likely diagonal mixture given responsibilities (..., n, K) of x (..., n, d).
+
+    ``N_k = Σ_i r_ik``, ``π_k = N_k / Σ_j N_j``, ``μ_k = Σ_i r_ik x_i / N_k``,
+    ``v_k = max(Σ_i r_ik (x_i − μ_k)² / N_k, floor)``.
+
+    Guarantee: where no variance is floored, Σ_k π_k μ_k and Σ_k π_k (v_k + μ_k²) are the client's
+    own mean and second moment. A component without mass has weight 0 and the prior's mean and
+    variance, or 0 and ``floor``; a client without examples has only such components.
+    """
+    _check_floor(floor)
+    rows = _real_rows(x, mask)
+    if responsibilities.ndim < 2 or responsibilities.shape[-2] != rows.shape[-2]:
+        n = rows.shape[-2]
+        raise ValueError(f"responsibilities must be (..., {n}, K), got {responsibilities.shape}")
+    share = np.where(mask[..., None], responsibilities, 0.0)
+    mass = np.sum(share, axis=-2)  # (..., K)
+    empty = mass <= _EMPTY * np.sum(mass, axis=-1, keepdims=True)
+    mass = np.where(empty, 0.0, mass)
+    weights = mass / _or_one(np.sum(mass, axis=-1, keepdims=True))
+    # Around the client's own mean the difference of two squares loses nothing that matters.
+    centre = _mean(rows, mask)
+    transposed = np.swapaxes(share, -1, -2)
+    rows = np.where(mask[..., None], rows - centre, 0.0)
+    offset = transposed @ rows / _or_one(mass)[..., None]
+    square = transposed @ np.square(rows) / _or_one(mass)[..., None]
+    variance = np.maximum(square - np.square(offset), floor)
+    spare = _spare(prior, offset.shape[-2:], floor)
+    mean = np.where(empty[..., None], spare.mean, offset + centre)
+    variance = np.where(empty[..., None], spare.covariance, variance)
+    return Mixture(weights, Gaussians(mean, variance))
+
+
+def _spare(prior: Gaussians | None, shape: tuple[int, ...], floor: float) -> Gaussians:
+    """What stands in the place of an empty component; shape is (K, d)."""
+    if prior is None:
+        return Gaussians(np.zeros(shape), np.full(shape, floor))
+    if prior.is_full or prior.mean.shape[-2:] != shape:
+        raise ValueError(f"prior must be diagonal of shape (..., {shape[0]}, {shape[1]})")
+    return prior
+
+
+def _or_one(mass: FloatArray) -> FloatArray:
+    return np.where(mass > 0, mass, 1.0)
+
+
+def _mean(rows: FloatArray, mask: BoolArray) -> FloatArray:
+    """The mean (..., 1, d) of the real rows, 0 if there is none; the others hold zeros."""
+    count = np.sum(mask, axis=-1)[..., None, None]
+    mean: FloatArray = np.sum(rows, axis=-2, keepdims=True) / np.maximum(count, 1)
+    return mean
+
+
+def fit(
+    x: FloatArray, mask: BoolArray, starts: FloatArray, iterations: int, floor: float
+) -> Mixture:
+    """EM with diagonal covariances for x (b, n, d) from starts (s, b, K, d): a Mixture of (b,).
+
+    Every start begins with equal weights and the client's own variances (floored) and takes
+    ``iterations`` steps; each client keeps its most likely start, the lower of equals. K = 1
+    gives the mean and variance of the real rows. Deterministic; clients do not touch each other.
+    """
+    _check_floor(floor)
+    if iterations < 1:
+        raise ValueError(f"iterations must be at least 1, got {iterations}")
+    means = np.asarray(starts, dtype=np.float64)
+    if np.ndim(x) != 3:
+        raise ValueError(f"x must have shape (b, n, d), got {np.shape(x)}")
+    b, d = x.shape[0], x.shape[2]
+    if means.ndim != 4 or 0 in (means.shape[0], means.shape[2]) or means.shape[1::2] != (b, d):
+        raise ValueError(f"starts must have shape (s, {b}, K, {d}), got {means.shape}")
+    rows = _real_rows(x, mask)
+    spread = np.where(mask[..., None], rows - _mean(rows, mask), 0.0)
+    variance = np.maximum(_mean(np.square(spread), mask), floor)  # (b, 1, d)
+    weights = np.full(means.shape[:-1], 1.0 / means.shape[2])
+    mixture = Mixture(weights, Gaussians(means, np.broadcast_to(variance, means.shape)))
+    for _ in range(iterations):
+        responsibilities, _ = e_step(mixture, rows, mask)
+        mixture = m_step(responsibilities, rows, mask, floor)
+    best = np.argmax(e_step(mixture, rows, mask)[1], axis=0)  # (b,)
+    return _choose(mixture, best, np.arange(b))
+
+
+def _choose(mixture: Mixture, start: IntArray, client: IntArray) -> Mixture:
+    """From a Mixture of (s, b): for each client the start named."""
+    gaussians = mixture.gaussians
+    chosen = Gaussians(gaussians.mean[start, client], gaussians.covariance[start, client])
+    return Mixture(mixture.weights[start, client], chosen)

@@ -1,0 +1,1 @@
+"""Everything that bounds, sums, noises or counts. Loads without torch."""

@@ -1,0 +1,311 @@
+"""The federation's account book: write-ahead, append-only, hash-chained. ε comes from here.
+
+A line per record, each naming the hash of the one before:
+
+    open      who is protected and how: federation, unit, adjacency, δ, budget, simulated | enforced
+    plan      fixed before the first release; another one is refused
+    charge    a release that is about to happen, with a commitment to its noise key and a tag
+    settled   its result is safe elsewhere; the key is gone
+
+A charge is on disk before its noise is drawn. If the process dies in between, the same sum comes
+back with the same tag and gets the same noise at no further cost; another sum (a client dropped
+meanwhile) is another release and is charged. So a crash may over-charge, never under-charge.
+
+A ledger belongs to a federation or data set, not to a run: a second run on the same data adds up.
+The chain stops accidents, not someone with write access to the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, Self
+
+from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
+from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
+from cslr.privacy.keys import NoiseKeys
+from cslr.privacy.plan import Budget, Plan
+
+__all__ = ["Federation", "Ledger", "Privacy"]
+
+Privacy = Literal["simulated", "enforced"]
+_START = "0" * 64
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Whose ledger this is; everything here is public."""
+
+    name: str
+    budget: Budget
+    privacy: Privacy
+
+
+class Ledger:
+    """The open account book of one federation. Create or reopen it with ``Ledger.at``."""
+
+    def __init__(self, federation: Federation, keys: NoiseKeys, file: IO[str] | None) -> None:
+        self.federation = federation
+        self.records: list[dict[str, Any]] = []
+        self._keys = keys
+        self._file = file
+
+    @classmethod
+    def at(cls, path: Path, federation: Federation, keys: NoiseKeys) -> Self:
+        """Open the ledger at ``path``, creating it if there is none, and lock it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise PrivacyError(f"{path} is in use by another process; wait for it to end") from None
+        ledger = cls(federation, keys, file)
+        try:
+            ledger.records = _recover(path, file)
+            ledger._check_or_open(path)
+        except BaseException:
+            file.close()
+            raise
+        return ledger
+
+    @classmethod
+    def in_memory(cls, federation: Federation, keys: NoiseKeys) -> Self:
+        """A ledger that is gone with the process, for studies that write nothing."""
+        ledger = cls(federation, keys, None)
+        ledger._append("open", _opening(federation))
+        return ledger
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- what happens, in order ------------------------------------------------------------------
+
+    def fix_plan(self, plan: Plan, public: Mapping[str, object]) -> None:
+        """Write the plan and the public settings down; the same again is fine, another is not."""
+        body = json.loads(_canonical({"plan": plan.as_dict(), "public": dict(public)}))
+        fixed = self._of_kind("plan")
+        if not fixed:
+            self._append("plan", body)
+        elif fixed[0]["body"] != body:
+            changed = _differences(fixed[0]["body"], body)
+            raise PlanChanged(
+                f"the plan of {self.federation.name!r} was fixed before its first release and "
+                f"differs in: {changed}. Run with the original settings or begin a new federation."
+            )
+
+    def charge(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes:
+        """Make the cost of a release durable and hand out its noise key.
+
+        tag_of: names the sum under a key, so that the same sum is recognised after a crash.
+        """
+        again = self._same_release(charge, tag_of)
+        if again is not None:
+            return again
+        self._check_budget(charge)
+        attempt = len(self._of_kind("charge"))
+        key = self._keys.fresh(charge.label, attempt)
+        self._append(
+            "charge",
+            {
+                **asdict(charge),
+                "attempt": attempt,
+                "commitment": hashlib.sha256(key).hexdigest(),
+                "tag": tag_of(key),
+            },
+        )
+        return key
+
+    def settle(self, label: str) -> None:
+        """The result of ``label`` is safe on disk: note it and forget the key."""
+        for record in self._open_charges(label):
+            self._append("settled", {"label": label, "attempt": record["body"]["attempt"]})
+            self._keys.discard(label, record["body"]["attempt"])
+
+    # -- what it says ----------------------------------------------------------------------------
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything that was charged, in order."""
+        return charges_of(self.records)
+
+    @property
+    def cap(self) -> int | None:
+        """The most releases a client contributes to, if a plan was fixed."""
+        fixed = self._of_kind("plan")
+        return int(fixed[0]["body"]["plan"]["cap"]) if fixed else None
+
+    def epsilon(self, scope: Scope, adversary: Adversary) -> float:
+        """ε spent so far at the federation's δ."""
+        delta = self.federation.budget.delta
+        return epsilon_of(self.charges, delta, adversary, scope, cap=self._effective_cap())
+
+    # -- within ----------------------------------------------------------------------------------
+
+    def _effective_cap(self, *more: Charge) -> int | None:
+        """The cap holds for one pass over the stream; repeated releases are all counted."""
+        labels = [charge.label for charge in (*self.charges, *more)]
+        return self.cap if len(set(labels)) == len(labels) else None
+
+    def _check_budget(self, charge: Charge) -> None:
+        budget = self.federation.budget
+        after = epsilon_of(
+            [*self.charges, charge],
+            budget.delta,
+            budget.adversary,
+            cap=self._effective_cap(charge),
+        )
+        if after > budget.epsilon + 1e-9 or (math.isinf(after) and math.isfinite(budget.epsilon)):
+            spent = self.epsilon("end_to_end", budget.adversary)
+            raise BudgetExceeded(
+                f"releasing {charge.label!r} would bring {self.federation.name!r} to "
+                f"ε = {after:.3g} against {budget.adversary}, beyond its budget of "
+                f"{budget.epsilon:g} (spent: {spent:.3g}). Nothing was released."
+            )
+
+    def _same_release(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes | None:
+        """The key of an earlier charge for the very same sum, if there is one."""
+        for record in self._open_charges(charge.label):
+            body = record["body"]
+            key = self._keys.recover(charge.label, body["attempt"])
+            if key is None or hashlib.sha256(key).hexdigest() != body["commitment"]:
+                continue
+            same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
+            if same_cost and tag_of(key) == body["tag"]:
+                return key
+        return None
+
+    def _open_charges(self, label: str) -> list[dict[str, Any]]:
+        settled = {record["body"]["attempt"] for record in self._of_kind("settled")}
+        return [
+            record
+            for record in self._of_kind("charge")
+            if record["body"]["label"] == label and record["body"]["attempt"] not in settled
+        ]
+
+    def _of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["kind"] == kind]
+
+    def _check_or_open(self, path: Path) -> None:
+        opening = json.loads(_canonical(_opening(self.federation)))
+        if not self.records:
+            self._append("open", opening)
+        elif self.records[0]["body"] != opening:
+            changed = _differences(self.records[0]["body"], opening)
+            raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
+
+    def _append(self, kind: str, body: Mapping[str, object]) -> None:
+        previous = self.records[-1]["hash"] if self.records else _START
+        record = {"n": len(self.records), "kind": kind, "body": dict(body), "previous": previous}
+        record["hash"] = _hash(record)
+        if self._file is not None:
+            self._file.write(_canonical(record) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self.records.append(json.loads(_canonical(record)))
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The verified records of a ledger file; nothing is changed."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
+    return _verified(path, text)[0]
+
+
+def federation_of(records: list[dict[str, Any]]) -> Federation:
+    """Whose ledger these records are."""
+    body = records[0]["body"]
+    return Federation(body["name"], Budget(**body["budget"]), body["privacy"])
+
+
+def charges_of(records: list[dict[str, Any]]) -> tuple[Charge, ...]:
+    """The charges among the records."""
+    fields = Charge.__dataclass_fields__
+    return tuple(
+        Charge(**{name: record["body"][name] for name in fields})
+        for record in records
+        if record["kind"] == "charge"
+    )
+
+
+def _recover(path: Path, file: IO[str]) -> list[dict[str, Any]]:
+    """Read and verify; an incomplete last line (a crash while writing) is cut off."""
+    records, good = _verified(path, path.read_bytes())
+    if good < path.stat().st_size:
+        file.truncate(good)
+        os.fsync(file.fileno())
+    return records
+
+
+def _verified(path: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The records and the number of bytes they take."""
+    good = text.rfind(b"\n") + 1
+    records: list[dict[str, Any]] = []
+    previous = _START
+    for number, line in enumerate(text[:good].splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            intact = (
+                record["n"] == len(records)
+                and record["previous"] == previous
+                and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
+            )
+        except (ValueError, KeyError, TypeError):
+            intact = False
+        if not intact:
+            raise LedgerCorrupted(
+                f"{path}, line {number}: the record does not fit the chain. The ledger is not "
+                "started anew; restore it from a backup or account for the federation by hand."
+            )
+        previous = record["hash"]
+        records.append(record)
+    return records, good
+
+
+def _opening(federation: Federation) -> dict[str, object]:
+    return {
+        "version": 1,
+        "name": federation.name,
+        "unit": "client",
+        "adjacency": "zero-out",
+        "budget": asdict(federation.budget),
+        "privacy": federation.privacy,
+    }
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _hash(record: Mapping[str, object]) -> str:
+    return hashlib.sha256(_canonical(record).encode()).hexdigest()
+
+
+def _differences(before: Any, after: Any, where: str = "") -> str:
+    """The dotted names under which two plain values differ."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = sorted(before.keys() | after.keys())
+        found = [
+            _differences(before.get(key), after.get(key), f"{where}.{key}".lstrip("."))
+            for key in keys
+            if before.get(key) != after.get(key)
+        ]
+        return ", ".join(found)
+    return f"{where} ({before} -> {after})"

@@ -1,0 +1,48 @@
+"""The last arrow: a sum becomes public, once its cost is on disk.
+
+Guarantee: with sensitivity S = ``grid.steps`` (the bound of one client's row) and multiplier σ,
+the noise is a discrete Gaussian of variance (σS)² + 16 steps². By Peikert (2010, Theorem 3.1) that
+is, up to 10⁻¹³⁰ in distribution, a continuous Gaussian of standard deviation σS rounded at random
+to the grid, so the release costs no more than the continuous mechanism the ledger charges for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from cslr.privacy.accounting import Charge
+from cslr.privacy.ledger import Ledger
+from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_for_sum
+from cslr.privacy.values import _SEAL, Released, Summed
+from cslr.types import FloatArray
+
+__all__ = ["LEAST_SIGMA", "noise_in_steps", "release"]
+
+LEAST_SIGMA: Final = 2**12
+"""Grid steps: below this the grid is too coarse to be accounted as continuous."""
+
+_ROUNDING_VARIANCE: Final = 16.0
+"""Steps²: the share of the variance that rounds at random, four steps of standard deviation."""
+
+
+def noise_in_steps(sigma: float, steps: int) -> float:
+    """Standard deviation of the discrete noise, in grid steps, that multiplier σ asks for."""
+    scale = math.sqrt((sigma * steps) ** 2 + _ROUNDING_VARIANCE)
+    if scale < LEAST_SIGMA:
+        raise ValueError(f"sigma = {sigma:g} is below {LEAST_SIGMA} steps of the grid")
+    return scale
+
+
+def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArray]:
+    """Charge, then noise, then decode. The charge is durable before a single bit is drawn.
+
+    With ``charge.sigma`` None nothing is added and the ledger says ε = ∞.
+    """
+    total = summed.total(_SEAL)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, total))
+    if charge.sigma is not None:
+        stream = KeyStream(key_for_sum(key, total))
+        scale = noise_in_steps(charge.sigma, summed.grid.steps)
+        total = total + discrete_gaussian(scale, len(total), stream)
+    return Released(summed.grid.decode(total), _SEAL)

@@ -1,0 +1,143 @@
+"""The plan: σ is an output, and everything that shapes a release is fixed before the first one.
+
+>>> plan = calibrate(Budget(epsilon=4.0), releases=4)
+>>> round(plan.sigma, 2)
+2.65
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from scipy.optimize import brentq
+
+from cslr.errors import ConfigError
+from cslr.privacy.accounting import Adversary, Charge, epsilon_of, gaussian_epsilon
+
+__all__ = ["Budget", "Forecast", "Plan", "calibrate", "forecast"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a client is promised: (ε, δ) at user level, zero-out adjacency, against an adversary."""
+
+    epsilon: float
+    delta: float = 1e-5
+    adversary: Adversary = "roster"
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0 or math.isnan(self.epsilon):
+            raise ConfigError(f"epsilon must be greater than 0, not {self.epsilon:g}")
+        if not 0 < self.delta < 1:
+            raise ConfigError(f"delta must lie strictly between 0 and 1, not {self.delta:g}")
+        if self.adversary not in ("public", "roster"):
+            raise ConfigError(
+                f"a budget can be set against 'public' or 'roster', not {self.adversary!r}: "
+                "against the server ε is infinite while the aggregator adds the noise"
+            )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who takes part, how often, and the noise that follows. Made by ``calibrate`` only."""
+
+    budget: Budget
+    releases: int
+    q: float
+    cap: int
+    """The most releases any one client contributes to."""
+    sigma: float | None
+    """Noise multiplier of each release; None exactly when ε = ∞."""
+
+    def charge(self, label: str, round_: int) -> Charge:
+        """What one release of this plan costs."""
+        return Charge(label, round_, "replay", self.sigma, self.q)
+
+    def epsilon(self, adversary: Adversary) -> float:
+        """ε once every planned release has happened."""
+        charges = [self.charge(str(r), r) for r in range(self.releases)]
+        return epsilon_of(charges, self.budget.delta, adversary, cap=self.cap)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for the ledger."""
+        return asdict(self)
+
+
+def calibrate(budget: Budget, releases: int, q: float = 1.0, cap: int | None = None) -> Plan:
+    """The least noise with which ``releases`` joint vectors stay within the budget.
+
+    q: probability that a client takes part in a release; it lowers ε only against ``public``.
+    cap: the most releases any client contributes to (default: all of them).
+    """
+    if releases < 1:
+        raise ConfigError(f"a plan needs at least one release, not {releases}")
+    if not 0 < q <= 1:
+        raise ConfigError(f"q, the participation rate, must lie in (0, 1], not {q:g}")
+    cap = releases if cap is None else cap
+    if not 1 <= cap <= releases:
+        raise ConfigError(
+            f"cap, the tasks a client may contribute to, must lie in 1..{releases}, not {cap}"
+        )
+    if math.isinf(budget.epsilon):
+        return Plan(budget, releases, q, cap, None)
+    amplified = budget.adversary == "public" and q < 1
+    sigma = _sigma_sampled(budget, q, cap) if amplified else _sigma_full(budget, cap)
+    return Plan(budget, releases, q, cap, sigma)
+
+
+def _sigma_full(budget: Budget, count: int) -> float:
+    """Closed form: the largest μ that stays within the budget, shared by ``count`` Gaussians."""
+
+    def excess(log_mu: float) -> float:
+        return gaussian_epsilon(math.exp(log_mu), budget.delta) - budget.epsilon
+
+    mu = math.exp(brentq(excess, math.log(1e-6), math.log(1e3), xtol=1e-13))
+    return math.sqrt(count) / mu * (1 + 1e-9)
+
+
+def _sigma_sampled(budget: Budget, q: float, count: int) -> float:
+    """Bisection over PLD; ends on the private side, at most 0.5 % of ε below the budget."""
+
+    def epsilon(sigma: float) -> float:
+        charges = [Charge(str(r), r, "replay", sigma, q) for r in range(count)]
+        return epsilon_of(charges, budget.delta, "public")
+
+    low, high = 0.05, _sigma_full(budget, count)
+    while epsilon(high) < 0.996 * budget.epsilon and high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon(middle) <= budget.epsilon else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Before any data: how a mode's signal will compare with the noise."""
+
+    signal_to_noise: float
+    """N / (σ √D): the norm of a sum in which all clients agree, over the norm of the noise."""
+    advice: str
+
+
+def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
+    """Signal to noise of one mode's mean in ``dimension`` coordinates, and what to do about it.
+
+    Every client's vector has norm at most S, so N agreeing clients (qN expected) sum to at most
+    qNS, while the noise has norm about σS√D.
+    """
+    if plan.sigma is None:
+        return Forecast(math.inf, "No noise: nothing is protected.")
+    ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
+    if ratio >= 3:
+        advice = "Good: the clients' data will dominate, with or without a label prior."
+    elif ratio >= 0.5:
+        advice = "Workable: keep the label prior; more clients or a larger ε still help much."
+    elif ratio >= 0.1:
+        advice = (
+            "Weak: the result will be little more than the label prior. "
+            "Fewer releases per client (--cap), more clients or a larger ε help most."
+        )
+    else:
+        need = math.ceil(0.5 * plan.sigma * math.sqrt(dimension) / plan.q)
+        advice = f"Hopeless: noise drowns the data. About {need} clients would be workable."
+    return Forecast(ratio, advice)

@@ -1,0 +1,89 @@
+"""The ladder a private number climbs: raw -> Bounded -> Summed -> Released.
+
+Each arrow exists in one place: ``grid.bound`` clips, ``secure_sum`` adds up, ``mechanism.release``
+charges the ledger and adds noise. A function that would noise before the sum, release something
+unclipped, or let a server look at an unreleased value does not type-check.
+
+Python cannot forbid a determined caller to forge a value; ``_SEAL`` makes forging visible, and a
+test checks that no module but the three above asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+
+from cslr.types import IntArray
+
+if TYPE_CHECKING:
+    from cslr.privacy.grid import Grid
+
+__all__ = ["Bounded", "Released", "Summed", "gather"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+V_co = TypeVar("V_co", covariant=True)
+
+
+@final
+class _Seal:
+    """Held by the three modules that may lift a value one step."""
+
+
+_SEAL: Final = _Seal()
+
+
+@final
+class Bounded:
+    """Integer vectors of b clients, (b, D), each of ℓ2 norm at most ``grid.steps``.
+
+    One device holds a stack of one; the simulation stacks them all. Never leaves a client but
+    into a sum.
+    """
+
+    __slots__ = ("_rows", "grid")
+
+    def __init__(self, rows: IntArray, grid: Grid, seal: _Seal) -> None:
+        self._rows = rows
+        self.grid = grid
+
+    def rows(self, seal: _Seal) -> IntArray:
+        """The integer rows, for the sum."""
+        return self._rows
+
+
+@final
+class Summed:
+    """The sum over clients, (D,), before noise. Opaque: only the mechanism opens it.
+
+    Adding or zeroing any one client moves it by at most ``grid.steps`` in ℓ2 norm.
+    """
+
+    __slots__ = ("_total", "grid")
+
+    def __init__(self, total: IntArray, grid: Grid, seal: _Seal) -> None:
+        self._total = total
+        self.grid = grid
+
+    def total(self, seal: _Seal) -> IntArray:
+        """The integer total, for the mechanism."""
+        return self._total
+
+
+@final
+class Released(Generic[V_co]):
+    """A value whose cost stands in a ledger; whatever is computed from it is free."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: V_co, seal: _Seal) -> None:
+        self.value = value
+
+    def map(self, function: Callable[[V_co], U]) -> Released[U]:
+        """Post-processing: ``function`` may use public things and other released values only."""
+        return Released(function(self.value), _SEAL)
+
+
+def gather(released: Iterable[Released[T]]) -> Released[tuple[T, ...]]:
+    """Several released values as one; of none at all, the empty tuple, which costs nothing."""
+    return Released(tuple(each.value for each in released), _SEAL)

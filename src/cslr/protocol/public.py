@@ -1,0 +1,174 @@
+"""The public space: everything clients and server agree on before any private datum is read.
+
+A public corpus is embedded once. Around its centre, sentences that lie near each other form
+local topics; how topics differ gives the directions in which classes are likely to differ
+(``basis``, ``between``), how sentences differ within a topic gives the spread of a class
+(``within``). Coordinates are x = Vᵀ(z − c); the first r of them are released, the rest is
+described by public figures alone.
+
+Nothing here may be computed from client data: the anchors, the directions and the label priors
+are part of the plan that is fixed before the first release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import fit
+from cslr.types import FloatArray, IntArray
+
+__all__ = ["Modes", "PublicSpace", "build_space", "declare_modes"]
+
+TOPICS: Final = 1000
+"""Public sentences around which a local topic is taken."""
+NEIGHBOURS: Final = 20
+"""Sentences in a local topic."""
+PRIOR_SHARE: Final = 0.04
+"""Share of the public sentences that stand for a label."""
+
+
+@dataclass(frozen=True)
+class PublicSpace:
+    """One encoder's coordinates; ``coordinates = "projection"``.
+
+    Clients with other encoders will enter here: what follows only ever asks for ``into``,
+    ``lift``, ``between``, ``within`` and ``anchors``.
+    """
+
+    encoder: str
+    centre: FloatArray  # (d,)
+    basis: FloatArray  # (d, d), orthonormal columns, by falling ``between``
+    between: FloatArray  # (d,) variance of topic means along each direction
+    within: FloatArray  # (d,) variance of sentences around their topic
+    dimension: int  # r
+    anchors: FloatArray  # (m, r)
+
+    @property
+    def spread(self) -> FloatArray:
+        """(r,) variance of public sentences along the released directions."""
+        return (self.between + self.within)[: self.dimension]
+
+    def into(self, z: FloatArray) -> FloatArray:
+        """Embeddings (..., d) -> released coordinates (..., r)."""
+        return (z - self.centre) @ self.basis[:, : self.dimension]
+
+    def lift(self, x: FloatArray) -> FloatArray:
+        """All coordinates (..., d) -> embeddings (..., d)."""
+        return x @ self.basis.T + self.centre
+
+    def digest(self) -> str:
+        """A name for the space, for the plan: clients with another one must not take part."""
+        sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
+        for array in (self.centre, self.between, self.within, self.anchors):
+            # Six digits: the last bits of an embedding differ between machines.
+            sha.update(np.round(array, 6).astype("<f8").tobytes())
+        return sha.hexdigest()[:16]
+
+
+def build_space(
+    z: FloatArray, encoder: str, dimension: int, anchors: int, rng: np.random.Generator
+) -> PublicSpace:
+    """The space of a public corpus z (n, d); anchors are drawn from it, fixed per stream."""
+    n, d = z.shape
+    if n < max(anchors, 2 * NEIGHBOURS):
+        raise ValueError(f"z: {n} public sentences are too few for {anchors} anchors")
+    z = z.astype(np.float64)
+    centre = z.mean(axis=0)
+    means, residuals = _local_topics(z - centre, rng)
+    spectrum, basis = np.linalg.eigh(means.T @ means / len(means))
+    order = np.argsort(-spectrum, kind="stable")
+    basis = _signed(basis[:, order])
+    space = PublicSpace(
+        encoder=encoder,
+        centre=centre,
+        basis=basis,
+        between=np.maximum(spectrum[order], 1e-9),
+        within=np.maximum(np.mean(np.square(residuals @ basis), axis=0), 1e-9),
+        dimension=min(dimension, d),
+        anchors=np.zeros((0, min(dimension, d))),
+    )
+    chosen = np.sort(rng.choice(n, size=anchors, replace=False))
+    return PublicSpace(**{**vars(space), "anchors": space.into(z[chosen])})
+
+
+def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Means (t, d) of the neighbourhoods of some sentences, and all deviations from them."""
+    size = max(2, min(NEIGHBOURS, len(x) // 20))
+    seeds = rng.choice(len(x), size=min(TOPICS, len(x)), replace=False)
+    members = np.argpartition(-(x[seeds] @ x.T), size, axis=1)[:, :size]
+    topics = x[members]  # (t, size, d)
+    means = topics.mean(axis=1)
+    residuals = (topics - means[:, None]).reshape(-1, x.shape[1]) * np.sqrt(size / (size - 1))
+    return means - means.mean(axis=0), residuals
+
+
+def _signed(basis: FloatArray) -> FloatArray:
+    """Eigenvectors have no sign of their own: make the largest entry positive."""
+    largest = np.abs(basis).argmax(axis=0)
+    return basis * np.sign(basis[largest, np.arange(basis.shape[1])])
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The modes of all declared labels: J per label, in label order. Public."""
+
+    labels: IntArray  # (K,) the label of each mode
+    prototypes: Gaussians  # (K, r), diagonal
+    from_texts: bool
+    """Whether the prototypes say something about their label (``prior = "labels"``)."""
+
+    def of_labels(self, labels: tuple[int, ...]) -> IntArray:
+        """Indices of the modes of these labels."""
+        return np.flatnonzero(np.isin(self.labels, labels))
+
+
+def declare_modes(
+    space: PublicSpace,
+    public: FloatArray,
+    texts: FloatArray,
+    sub_modes: int,
+    prior: str,
+    rng: np.random.Generator,
+) -> Modes:
+    """Prototypes of J modes per label, from public sentences and label texts alone.
+
+    public: (n, d) the corpus; texts: (c, d) embedded label texts. With ``prior = "labels"`` a
+    label is represented by the public sentences that prefer its text to every other label's; with
+    ``"none"`` all labels share prototypes made from the whole corpus.
+    """
+    coordinates = space.into(public)
+    groups = (
+        _sentences_of_labels(public, texts)
+        if prior == "labels"
+        else np.tile(np.arange(len(public)), (len(texts), 1))
+    )
+    means = np.concatenate([_centres(coordinates[g], sub_modes, space, rng) for g in groups])
+    covariance = np.broadcast_to(space.spread, means.shape)
+    labels = np.repeat(np.arange(len(texts)), sub_modes)
+    return Modes(labels, Gaussians(means, covariance), prior == "labels")
+
+
+def _sentences_of_labels(public: FloatArray, texts: FloatArray) -> IntArray:
+    """(c, k) the k public sentences that prefer each label most clearly."""
+    similarity = public @ texts.T
+    if len(texts) > 1:
+        others = np.stack(
+            [np.delete(similarity, j, axis=1).max(axis=1) for j in range(len(texts))], axis=1
+        )
+        similarity = similarity - others
+    k = max(10, round(PRIOR_SHARE * len(public)))
+    return np.argsort(-similarity, axis=0, kind="stable")[:k].T.copy()
+
+
+def _centres(x: FloatArray, count: int, space: PublicSpace, rng: np.random.Generator) -> FloatArray:
+    """(J, r) centres of x (n, r): the mean, or the components of a small mixture."""
+    if count == 1:
+        return x.mean(axis=0, keepdims=True)
+    starts = x[rng.choice(len(x), size=(4, count))][:, None]  # (s, 1, J, r)
+    mask = np.ones((1, len(x)), dtype=np.bool_)
+    return fit(x[None], mask, starts, iterations=20, floor=1e-6).gaussians.mean[0]

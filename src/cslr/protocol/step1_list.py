@@ -1,0 +1,83 @@
+"""Step 1: the list learner (paper, Section 4.1), on the device.
+
+L candidates by EM from several seeded starts, always exactly L: an empty one has weight 0 and
+stays, because the length of a list must not tell anything about the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Mixture, fit
+from cslr.numerics.projection import onto_ball
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["ListLearner", "clip_embeddings", "learn_lists", "steadied"]
+
+
+@dataclass(frozen=True)
+class ListLearner:
+    """Public settings of step 1."""
+
+    size: int = 1  # L
+    starts: int = 3
+    iterations: int = 12
+    weight_floor: float = 0.05  # π_min
+    pseudo_count: float = 8.0
+    """Public examples by which a candidate's variances are steadied."""
+
+    def __post_init__(self) -> None:
+        if min(self.size, self.starts, self.iterations) < 1:
+            raise ValueError("size, starts and iterations must be at least 1")
+
+
+def clip_embeddings(z: FloatArray) -> FloatArray:
+    """Embeddings (..., d) no longer than B_z = 1, the norm of any sentence encoder's output."""
+    return onto_ball(z.astype(np.float64), 1.0)
+
+
+def learn_lists(
+    x: FloatArray,
+    mask: BoolArray,
+    spectrum: FloatArray,
+    learner: ListLearner,
+    rngs: list[np.random.Generator],
+) -> Mixture:
+    """Lists of b clients from coordinates x (b, n, r): weights (b, L), Gaussians (b, L, r).
+
+    Weights sum to 1 for a client with examples, and are all 0 for one without. With L = 1 the
+    candidate is the client's mean and variance.
+    """
+    floor = 1e-6 * float(spectrum.mean())
+    if learner.size == 1:
+        starts = np.zeros((1, len(x), 1, x.shape[-1]))
+        return fit(x, mask, starts, iterations=1, floor=floor)
+    starts = _starts(x, mask, learner, rngs)
+    return fit(x, mask, starts, learner.iterations, floor)
+
+
+def _starts(
+    x: FloatArray, mask: BoolArray, learner: ListLearner, rngs: list[np.random.Generator]
+) -> FloatArray:
+    """(s, b, L, r): for each client its own stream picks examples to begin at."""
+    starts = np.zeros((learner.starts, len(x), learner.size, x.shape[-1]))
+    for i, rng in enumerate(rngs):
+        rows = np.flatnonzero(mask[i])
+        if rows.size:
+            starts[:, i] = x[i, rng.choice(rows, size=(learner.starts, learner.size))]
+    return starts
+
+
+def steadied(lists: Mixture, counts: IntArray, spectrum: FloatArray, pseudo: float) -> Gaussians:
+    """The candidates with variances steadied by ``pseudo`` public examples, for signatures.
+
+    A variance estimated from five examples in 128 directions is no density to compare by.
+    counts: (b,) examples of each client.
+    """
+    support = lists.weights * counts[:, None]
+    share = (support / (support + pseudo))[..., None]
+    covariance = share * lists.gaussians.covariance + (1 - share) * spectrum
+    return Gaussians(lists.gaussians.mean, covariance)

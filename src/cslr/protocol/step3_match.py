@@ -1,0 +1,101 @@
+"""Step 3: canonical ids (paper, Section 4.4).
+
+A list is unordered, so its entries are named by what they look like from outside: each goes to
+the prototype whose signature is nearest. The other matchers are the paper's ablations; they are
+other values of the same argument.
+
+In ``sum`` mode this runs on the device, against public or already released prototypes; nothing
+of the list leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from cslr.numerics.assignment import entropic_transport, hungarian, nearest
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Mixture
+from cslr.protocol.step2_sign import signatures
+from cslr.types import FloatArray, IntArray
+
+__all__ = ["MATCHERS", "Matcher", "match"]
+
+Streams = Sequence[np.random.Generator]
+Matcher = Callable[[Mixture, Gaussians, FloatArray, Streams], IntArray]
+
+TRANSPORT_SMOOTHING: Final = 0.05
+"""λ_OT, relative to the largest cost."""
+
+
+def match(
+    lists: Mixture,
+    prototypes: Gaussians,
+    anchors: FloatArray,
+    matcher: str,
+    rngs: Streams,
+) -> IntArray:
+    """Ids (b, L) in 0..J−1 of the candidates (b, L, r) among the prototypes (J, r).
+
+    rngs: one stream per client, used by the random matcher alone.
+
+    Guarantee: permuting a list permutes its ids alike. With one prototype every entry is 0.
+    """
+    if prototypes.mean.shape[-2] == 1:
+        return np.zeros(lists.weights.shape, dtype=np.int64)
+    return MATCHERS[matcher](lists, prototypes, anchors, rngs)
+
+
+def _by_signature(
+    lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
+) -> IntArray:
+    return nearest(
+        _squared_distances(signatures(lists.gaussians, anchors), signatures(prototypes, anchors))
+    )
+
+
+def _by_mean(lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams) -> IntArray:
+    return nearest(_squared_distances(lists.gaussians.mean, prototypes.mean))
+
+
+def _by_hungarian(
+    lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
+) -> IntArray:
+    return hungarian(_squared_distances(lists.gaussians.mean, prototypes.mean))
+
+
+def _by_transport(
+    lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
+) -> IntArray:
+    """The paper's cost ‖μ − μ̄‖² + τ‖Σ − Σ̄‖²_F with τ = 1, diagonal covariances."""
+    cost = _squared_distances(lists.gaussians.mean, prototypes.mean)
+    cost = cost + _squared_distances(lists.gaussians.covariance, prototypes.covariance)
+    modes = prototypes.mean.shape[-2]
+    columns = np.full((*lists.weights.shape[:-1], modes), 1.0 / modes)
+    smoothing = TRANSPORT_SMOOTHING * max(float(cost.max(initial=0.0)), 1e-12)
+    return entropic_transport(cost, lists.weights, columns, smoothing)
+
+
+def _at_random(
+    lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
+) -> IntArray:
+    modes, size = prototypes.mean.shape[-2], lists.weights.shape[-1]
+    return np.stack([rng.integers(modes, size=size) for rng in rngs])
+
+
+MATCHERS: Final[dict[str, Matcher]] = {
+    "signature": _by_signature,
+    "nearest-mean": _by_mean,
+    "hungarian": _by_hungarian,
+    "optimal-transport": _by_transport,
+    "random": _at_random,
+}
+
+
+def _squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
+    """‖a_l − b_k‖² for a (..., L, p) and b (K, p): (..., L, K)."""
+    cross = a @ np.swapaxes(b, -1, -2)
+    squares = np.square(a).sum(-1)[..., None] + np.square(b).sum(-1)[..., None, :]
+    return np.maximum(squares - 2.0 * cross, 0.0)

@@ -1,0 +1,190 @@
+"""The reader's half: from noisy sums to the replay generator Q_{1:t}. Post-processing, so free.
+
+A mode's sums say y_k = S_k / W_k ≈ θ_k + noise of known size. Its mean is modelled around the
+public prototype p_k,
+
+    θ_k = p_k + o + e_k,    o ~ N(0, g_o Λ),    e_k ~ N(0, g_e Λ),
+
+with Λ the public spectrum of topics: o is what all classes have in common against the public
+corpus (news against encyclopaedia), e_k what is the class's own. The two scales are chosen by the
+marginal likelihood of all releases so far, and θ is replaced by its posterior mean: each direction
+is trusted as far as its signal goes beyond its noise. A mode that has not been released yet has
+infinite noise, and so gets p_k + o: what earlier tasks taught about it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.projection import onto_simplex
+from cslr.protocol.public import Modes, PublicSpace
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay"]
+
+SHAPE_POWER: Final = 0.5
+"""The covariance of replay samples is the public within-topic shape to this power.
+
+With 1 a head whitens and thereby trusts the directions in which the means are mostly noise; with
+0 it ignores what is publicly known about the spread."""
+WEIGHT_UNSURE: Final = 0.25
+"""Relative doubt about the expected sum of weights."""
+SCALE_UNSURE: Final = 0.2
+"""Relative doubt that a class spreads as the public corpus does."""
+VARIANCE_FLOOR: Final = 0.05
+"""λ_min: the least variance of a direction, relative to the public one."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviation of the noise in each block of a release, in the block's own units."""
+
+    weight: float
+    offset: float
+    second: float
+
+    @classmethod
+    def of(cls, sigma: float | None, bound: float, layout: Layout) -> Noise:
+        """What multiplier σ on bound S does to the blocks of a layout."""
+        scale = 0.0 if sigma is None else sigma * bound
+        return cls(scale / layout.weight_scale, scale, scale / layout.second_scale)
+
+
+@dataclass(frozen=True)
+class TaskRelease:
+    """One task's released sums and the public facts needed to read them."""
+
+    modes: IntArray  # (K_t,) indices into all declared modes
+    sums: Statistics  # (K_t, ·)
+    noise: Noise
+    expected_weight: float
+    """What the plan expects a mode's weights to sum to: a public number, never the cohort's."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Q_{1:t}: a mixture over all public directions with a target for each mode."""
+
+    weights: FloatArray  # (K,) on the simplex
+    gaussians: Gaussians  # (K, d), diagonal in the public basis
+    labels: IntArray  # (K,)
+    known: BoolArray  # (K,) whether the mode was released, or stands on its prior alone
+    floored: float
+    """Share of variances that noise had pushed below the floor: an alarm when it is large."""
+
+
+def estimate_replay(releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace) -> Replay:
+    """Q_{1:t} from everything released so far (Algorithm 1, lines 9 to 13)."""
+    count, r = modes.prototypes.mean.shape
+    observed = np.zeros((count, r))
+    variance = np.full(count, np.inf)
+    weight = np.zeros(count)
+    excess = np.zeros((count, _seconds(releases)))
+    excess_noise = np.full(count, np.inf)
+    for release in releases:
+        total = _total_weight(release)
+        k = release.modes
+        weight[k] = total
+        observed[k] = release.sums.offset / total[:, None]
+        variance[k] = np.square(release.noise.offset / total)
+        excess[k] = release.sums.second / total[:, None]
+        excess_noise[k] = np.square(release.noise.second / total)
+    offsets = _posterior_offsets(observed, variance, space.between[:r])
+    mean = modes.prototypes.mean + offsets
+    relative = _relative_variances(excess, excess_noise, mean, modes, space)
+    known = np.isfinite(variance)
+    present = known | modes.from_texts
+    weight = np.where(known, weight, weight[known].mean() if known.any() else 1.0)
+    return Replay(
+        weights=onto_simplex(weight[present] / weight[present].sum()),
+        gaussians=_gaussians(mean[present], relative[present], space),
+        labels=modes.labels[present],
+        known=known[present],
+        floored=float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0,
+    )
+
+
+def _seconds(releases: Sequence[TaskRelease]) -> int:
+    return releases[0].sums.second.shape[-1] if releases else 1
+
+
+def _total_weight(release: TaskRelease) -> FloatArray:
+    """Σ w of each mode: the noisy sum and the plan's expectation, each by its precision."""
+    noise = release.noise.weight**2
+    doubt = (WEIGHT_UNSURE * release.expected_weight) ** 2
+    steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
+    return np.maximum(steadied, 0.02 * release.expected_weight)
+
+
+def _posterior_offsets(y: FloatArray, variance: FloatArray, spectrum: FloatArray) -> FloatArray:
+    """E[o + e_k | y] for offsets y (K, r) seen with noise ``variance`` (K,), ∞ where unseen."""
+    seen = np.isfinite(variance)
+    if not seen.any():
+        return np.zeros_like(y)
+    common, own = _likeliest_scales(y[seen], variance[seen], spectrum)
+    precision = 1.0 / (own * spectrum + variance[seen, None])  # (K_seen, r)
+    offset = common * spectrum * (y[seen] * precision).sum(axis=0)
+    offset = offset / (1.0 + common * spectrum * precision.sum(axis=0))
+    posterior = np.tile(offset, (len(y), 1))
+    posterior[seen] += own * spectrum * precision * (y[seen] - offset)
+    return posterior
+
+
+def _likeliest_scales(
+    y: FloatArray, variance: FloatArray, spectrum: FloatArray
+) -> tuple[float, float]:
+    """(g_o, g_e) of highest marginal likelihood on a grid of quarter decades."""
+    grid = np.geomspace(1e-4, 1e2, 25)
+    best = (-math.inf, 1.0, 1.0)
+    for own in grid:
+        spread = own * spectrum + variance[:, None]
+        precision = 1.0 / spread
+        alone = -0.5 * (np.square(y) * precision + np.log(spread)).sum()
+        pooled, total = (y * precision).sum(axis=0), precision.sum(axis=0)
+        for common in grid:
+            gain = 1.0 + common * spectrum * total
+            shared = common * spectrum * np.square(pooled) / gain - np.log(gain)
+            best = max(best, (alone + 0.5 * shared.sum(), float(common), float(own)))
+    return best[1], best[2]
+
+
+def _relative_variances(
+    excess: FloatArray, noise: FloatArray, mean: FloatArray, modes: Modes, space: PublicSpace
+) -> FloatArray:
+    """Σ = M − μμᵀ as a share of the public spread: (K, 1) shared or (K, r) diagonal.
+
+    excess: (K, s) second moments beyond the prototypes', as a share of the public spread, with
+    noise of variance ``noise`` (K,). Shrunk towards 1, the public spread, as far as noise goes.
+    """
+    moved = (np.square(modes.prototypes.mean) - np.square(mean)) / space.spread
+    if excess.shape[1] == 1:
+        moved = moved.mean(axis=1, keepdims=True)
+    trust = (SCALE_UNSURE**2 / (SCALE_UNSURE**2 + noise))[:, None]
+    return 1.0 + trust * (excess + moved)
+
+
+def _gaussians(mean: FloatArray, relative: FloatArray, space: PublicSpace) -> Gaussians:
+    """Gaussians over all d public directions from means (K, r) and relative variances (K, s).
+
+    Directions that were not released have mean 0 and the public shape. Means are brought to one
+    norm in the metric of the samples: how far noise and shrinkage left a mean from the centre
+    says nothing about its class, but a head would read it as a prior for or against it.
+    """
+    modes, r = mean.shape
+    d = len(space.centre)
+    shape = space.within**SHAPE_POWER
+    shape = shape * ((space.between + space.within).sum() / shape.sum())
+    norm = np.sqrt((np.square(mean) / shape[:r]).sum(axis=1, keepdims=True))
+    typical = np.sqrt(np.mean(np.square(norm)))
+    mean = mean * np.where(norm > 0, typical / np.maximum(norm, 1e-12), 1.0)
+    relative = np.maximum(relative, VARIANCE_FLOOR)
+    factors = np.repeat(relative.mean(axis=1, keepdims=True), d, axis=1)
+    factors[:, :r] = relative
+    return Gaussians(np.concatenate([mean, np.zeros((modes, d - r))], axis=1), factors * shape)
