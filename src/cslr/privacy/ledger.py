@@ -131,11 +131,27 @@ class Ledger:
         )
         return key
 
-    def settle(self, label: str) -> None:
-        """The result of ``label`` is safe on disk: note it and forget the key."""
+    def settle(self, label: str, digest: str) -> None:
+        """The result of ``label``, known by its digest, is safe on disk: forget the key."""
         for record in self._open_charges(label):
-            self._append("settled", {"label": label, "attempt": record["body"]["attempt"]})
-            self._keys.discard(label, record["body"]["attempt"])
+            attempt = record["body"]["attempt"]
+            self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
+            self._keys.discard(label, attempt)
+
+    def confirm(self, label: str, digest: str) -> None:
+        """Refuse a kept result that this ledger did not pay for; settle it if it was not yet."""
+        if not any(charge.label == label for charge in self.charges):
+            raise LedgerCorrupted(
+                f"a kept result of {label!r} has no charge in the ledger of "
+                f"{self.federation.name!r}: was the ledger moved or begun anew?"
+            )
+        settled = [
+            r["body"]["digest"] for r in self._of_kind("settled") if r["body"]["label"] == label
+        ]
+        if not settled:
+            self.settle(label, digest)
+        elif digest not in settled:
+            raise LedgerCorrupted(f"the kept result of {label!r} is not the one that was released")
 
     # -- what it says ----------------------------------------------------------------------------
 

@@ -8,8 +8,11 @@ to the grid, so the release costs no more than the continuous mechanism the ledg
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Final
+
+import numpy as np
 
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger import Ledger
@@ -17,7 +20,7 @@ from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_fo
 from cslr.privacy.values import _SEAL, Released, Summed
 from cslr.types import FloatArray
 
-__all__ = ["LEAST_SIGMA", "noise_in_steps", "release"]
+__all__ = ["LEAST_SIGMA", "noise_in_steps", "recall", "release", "settle"]
 
 LEAST_SIGMA: Final = 2**12
 """Grid steps: below this the grid is too coarse to be accounted as continuous."""
@@ -46,3 +49,21 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
         scale = noise_in_steps(charge.sigma, summed.grid.steps)
         total = total + discrete_gaussian(scale, len(total), stream)
     return Released(summed.grid.decode(total), _SEAL)
+
+
+def settle(released: Released[FloatArray], label: str, ledger: Ledger) -> None:
+    """The released vector is safe on disk: note its digest and forget the noise key."""
+    ledger.settle(label, _digest(released.value))
+
+
+def recall(vector: FloatArray, label: str, ledger: Ledger) -> Released[FloatArray]:
+    """A vector released earlier, read back from where it was kept; costs nothing again.
+
+    Refused unless the ledger holds its charge and, once settled, its very digest.
+    """
+    ledger.confirm(label, _digest(vector))
+    return Released(vector, _SEAL)
+
+
+def _digest(vector: FloatArray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(vector, dtype="<f8").tobytes()).hexdigest()

@@ -17,7 +17,7 @@ from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Cohort", "Examples", "Request"]
+__all__ = ["Cohort", "Examples", "Keep", "Request"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,16 @@ class Request:
         first = self.labels.index(label) * sub_modes
         chosen = slice(first, first + sub_modes)
         return Gaussians(self.prototypes.mean[chosen], self.prototypes.covariance[chosen])
+
+
+class Keep(Protocol):
+    """Where released vectors are made safe, and found again after an interruption."""
+
+    def load(self, label: str) -> FloatArray | None:
+        """What was kept under this label, if anything."""
+
+    def save(self, label: str, vector: FloatArray) -> None:
+        """Durable when it returns."""
 
 
 class Cohort(Protocol):

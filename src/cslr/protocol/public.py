@@ -2,7 +2,7 @@
 
 A public corpus is embedded once. Around its centre, sentences that lie near each other form
 local topics; how topics differ gives the directions in which classes are likely to differ
-(``basis``, ``between``), how sentences differ within a topic gives the spread of a class
+(``basis``, ``between``), how sentences differ within a topic gives the shape of a class
 (``within``). Coordinates are x = Vᵀ(z − c); the first r of them are released, the rest is
 described by public figures alone.
 
@@ -44,14 +44,14 @@ class PublicSpace:
     centre: FloatArray  # (d,)
     basis: FloatArray  # (d, d), orthonormal columns, by falling ``between``
     between: FloatArray  # (d,) variance of topic means along each direction
-    within: FloatArray  # (d,) variance of sentences around their topic
+    within: FloatArray  # (d, d) covariance of sentences around their topic, in this basis
     dimension: int  # r
     anchors: FloatArray  # (m, r)
 
     @property
     def spread(self) -> FloatArray:
         """(r,) variance of public sentences along the released directions."""
-        return (self.between + self.within)[: self.dimension]
+        return (self.between + np.diagonal(self.within))[: self.dimension]
 
     def into(self, z: FloatArray) -> FloatArray:
         """Embeddings (..., d) -> released coordinates (..., r)."""
@@ -64,9 +64,9 @@ class PublicSpace:
     def digest(self) -> str:
         """A name for the space, for the plan: clients with another one must not take part."""
         sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
-        for array in (self.centre, self.between, self.within, self.anchors):
-            # Six digits: the last bits of an embedding differ between machines.
-            sha.update(np.round(array, 6).astype("<f8").tobytes())
+        for array in (self.centre, self.spread, self.anchors):
+            # Five digits: the last bits of an embedding differ between machines.
+            sha.update((np.round(array, 5) + 0.0).astype("<f8").tobytes())
         return sha.hexdigest()[:16]
 
 
@@ -88,7 +88,7 @@ def build_space(
         centre=centre,
         basis=basis,
         between=np.maximum(spectrum[order], 1e-9),
-        within=np.maximum(np.mean(np.square(residuals @ basis), axis=0), 1e-9),
+        within=basis.T @ (residuals.T @ residuals / len(residuals)) @ basis,
         dimension=min(dimension, d),
         anchors=np.zeros((0, min(dimension, d))),
     )

@@ -8,22 +8,22 @@ public, so the list is never released and costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from functools import partial
 
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.grid import bound
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.mechanism import release
+from cslr.privacy.mechanism import recall, release, settle
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released, gather
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.ports import Cohort, Examples, Request
+from cslr.protocol.ports import Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import clip_embeddings, learn_lists, steadied
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import Statistics, joined, mode_statistics
 from cslr.protocol.step4_aggregate.estimate import Noise, Replay, TaskRelease, estimate_replay
 from cslr.seeding import Seeds
+from cslr.types import FloatArray
 
 __all__ = ["contribute", "one_round", "replay_of", "statistics_of"]
 
@@ -77,22 +77,35 @@ def one_round(
     agreement: Agreement,
     plan: Plan,
     ledger: Ledger,
+    keep: Keep,
 ) -> Released[TaskRelease]:
-    """Lines 1 to 8, at the server: ask for a sum, pay, add noise once.
+    """Lines 1 to 8, at the server: ask for a sum, pay, add noise once, keep the result.
 
-    Guarantee: the result is one Gaussian release of multiplier ``plan.sigma``, charged before
-    its noise is drawn.
+    Guarantee: the result is one Gaussian release of multiplier ``plan.sigma``, charged before its
+    noise is drawn, and released once however often the round is interrupted.
     """
+    label = f"task {task}"
     request = agreement.request(task, labels)
-    # `list` mode enters here: the server asks each client for its released list, clusters the
-    # signatures, and sends the canonical ids back before it asks for the sum.
-    summed = cohort.total(request)
-    noisy = release(summed, plan.charge(f"task {task}", task), ledger)
-    layout, noise = request.layout, Noise.of(plan.sigma, request.grid.bound, request.layout)
-    expected = plan.q * agreement.expected_weight
-    modes = agreement.modes.of_labels(labels)
-    return noisy.map(
-        lambda vector: TaskRelease(modes, layout.unpack(np.asarray(vector)), noise, expected)
+    kept = keep.load(label)
+    if kept is None:
+        # `list` mode enters here: the server asks each client for its released list, clusters the
+        # signatures, and sends the canonical ids back before it asks for the sum.
+        summed = cohort.total(request)
+        noisy = release(summed, plan.charge(label, task), ledger)
+        keep.save(label, noisy.value)
+        settle(noisy, label, ledger)
+    else:
+        noisy = recall(kept, label, ledger)
+    return noisy.map(partial(_read, request=request, agreement=agreement, plan=plan))
+
+
+def _read(vector: FloatArray, request: Request, agreement: Agreement, plan: Plan) -> TaskRelease:
+    """A released vector beside the public facts that give it meaning."""
+    return TaskRelease(
+        modes=agreement.modes.of_labels(request.labels),
+        sums=request.layout.unpack(vector),
+        noise=Noise.of(plan.sigma, request.grid.bound, request.layout),
+        expected_weight=plan.q * agreement.expected_weight,
     )
 
 

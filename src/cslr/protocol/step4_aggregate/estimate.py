@@ -29,11 +29,6 @@ from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay"]
 
-SHAPE_POWER: Final = 0.5
-"""The covariance of replay samples is the public within-topic shape to this power.
-
-With 1 a head whitens and thereby trusts the directions in which the means are mostly noise; with
-0 it ignores what is publicly known about the spread."""
 WEIGHT_UNSURE: Final = 0.25
 """Relative doubt about the expected sum of weights."""
 SCALE_UNSURE: Final = 0.2
@@ -70,14 +65,19 @@ class TaskRelease:
 
 @dataclass(frozen=True)
 class Replay:
-    """Q_{1:t}: a mixture over all public directions with a target for each mode."""
+    """Q_{1:t}: a mixture over the released directions with a target for each mode."""
 
     weights: FloatArray  # (K,) on the simplex
-    gaussians: Gaussians  # (K, d), diagonal in the public basis
+    mean: FloatArray  # (K, r)
+    relative: FloatArray  # (K, 1) shared or (K, r): variances as a share of the public spread
     labels: IntArray  # (K,)
     known: BoolArray  # (K,) whether the mode was released, or stands on its prior alone
     floored: float
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
+
+    def gaussians(self, space: PublicSpace) -> Gaussians:
+        """(K, r) the modes as densities over the released coordinates."""
+        return Gaussians(self.mean, self.relative * np.ones_like(self.mean) * space.spread)
 
 
 def estimate_replay(releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace) -> Replay:
@@ -104,7 +104,8 @@ def estimate_replay(releases: Sequence[TaskRelease], modes: Modes, space: Public
     weight = np.where(known, weight, weight[known].mean() if known.any() else 1.0)
     return Replay(
         weights=onto_simplex(weight[present] / weight[present].sum()),
-        gaussians=_gaussians(mean[present], relative[present], space),
+        mean=mean[present],
+        relative=np.maximum(relative, VARIANCE_FLOOR)[present],
         labels=modes.labels[present],
         known=known[present],
         floored=float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0,
@@ -158,33 +159,18 @@ def _likeliest_scales(
 def _relative_variances(
     excess: FloatArray, noise: FloatArray, mean: FloatArray, modes: Modes, space: PublicSpace
 ) -> FloatArray:
-    """Σ = M − μμᵀ as a share of the public spread: (K, 1) shared or (K, r) diagonal.
+    """Σ = M − μμᵀ as a share of the public spread: (K, 1), the same for all, or (K, r) diagonal.
 
     excess: (K, s) second moments beyond the prototypes', as a share of the public spread, with
     noise of variance ``noise`` (K,). Shrunk towards 1, the public spread, as far as noise goes.
     """
     moved = (np.square(modes.prototypes.mean) - np.square(mean)) / space.spread
-    if excess.shape[1] == 1:
-        moved = moved.mean(axis=1, keepdims=True)
-    trust = (SCALE_UNSURE**2 / (SCALE_UNSURE**2 + noise))[:, None]
-    return 1.0 + trust * (excess + moved)
-
-
-def _gaussians(mean: FloatArray, relative: FloatArray, space: PublicSpace) -> Gaussians:
-    """Gaussians over all d public directions from means (K, r) and relative variances (K, s).
-
-    Directions that were not released have mean 0 and the public shape. Means are brought to one
-    norm in the metric of the samples: how far noise and shrinkage left a mean from the centre
-    says nothing about its class, but a head would read it as a prior for or against it.
-    """
-    modes, r = mean.shape
-    d = len(space.centre)
-    shape = space.within**SHAPE_POWER
-    shape = shape * ((space.between + space.within).sum() / shape.sum())
-    norm = np.sqrt((np.square(mean) / shape[:r]).sum(axis=1, keepdims=True))
-    typical = np.sqrt(np.mean(np.square(norm)))
-    mean = mean * np.where(norm > 0, typical / np.maximum(norm, 1e-12), 1.0)
-    relative = np.maximum(relative, VARIANCE_FLOOR)
-    factors = np.repeat(relative.mean(axis=1, keepdims=True), d, axis=1)
-    factors[:, :r] = relative
-    return Gaussians(np.concatenate([mean, np.zeros((modes, d - r))], axis=1), factors * shape)
+    doubt = SCALE_UNSURE**2
+    if excess.shape[1] > 1:
+        return 1.0 + (doubt / (doubt + noise))[:, None] * (excess + moved)
+    # One scale for all modes: a class that seems wider than another by noise alone would be
+    # favoured far from the centre.
+    beyond = (excess + moved.mean(axis=1, keepdims=True))[:, 0]
+    precision = 1.0 / noise if (noise > 0).all() else (np.isfinite(noise) * 1e12)
+    scale = 1.0 + (precision * beyond).sum() / (precision.sum() + 1.0 / doubt)
+    return np.full((len(mean), 1), scale)

@@ -1,0 +1,1 @@
+"""The methods CSLR is compared with, one file each."""

@@ -1,0 +1,35 @@
+"""Finetune†: pooled, non-private training on each task alone, without replay: the floor.
+
+What it forgets is what replay is for.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+from cslr.baselines.setting import Learnt, Setting, Stages, head_on_rows, learnt_by
+from cslr.privacy.accounting import Charge
+from cslr.protocol.head import Head
+
+__all__ = ["stages"]
+
+EPOCHS = 5
+
+
+def stages(setting: Setting) -> Stages:
+    """One head carried from task to task."""
+    setting.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
+
+    @cache
+    def head_after(tasks: int) -> Head:
+        if tasks == 0:
+            return setting.initial_head()
+        rows = setting.population.tasks == tasks - 1
+        before = head_after(tasks - 1)
+        return head_on_rows(setting, rows, before, EPOCHS, f"finetune {tasks}")
+
+    def after(tasks: int) -> Learnt:
+        return learnt_by(head_after(tasks), setting.seen(tasks))
+
+    for tasks in range(len(setting.tasks) + 1):
+        yield partial(after, tasks)

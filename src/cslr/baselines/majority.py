@@ -1,0 +1,35 @@
+"""Majority: the best constant answer among the labels seen. Learns from no client: ε = 0.
+
+The constant is picked with the evaluation labels in hand, so no other constant does better.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from cslr.baselines.setting import Learnt, Setting, Stages
+from cslr.types import FloatArray
+
+__all__ = ["stages"]
+
+
+def stages(setting: Setting) -> Stages:
+    """The best constant after each task."""
+    for tasks in range(len(setting.tasks) + 1):
+        yield partial(_after, setting, tasks)
+
+
+def _after(setting: Setting, tasks: int) -> Learnt:
+    # Mean over the tasks seen so far of each label's share of a task's rows.
+    shares = np.zeros(setting.labels)
+    for task in range(tasks):
+        rows = setting.test_labels[setting.test_tasks == task]
+        shares += np.bincount(rows, minlength=setting.labels) / max(len(rows), 1)
+    scores = np.where(setting.seen(tasks), shares, -np.inf)
+
+    def constant(z: FloatArray) -> FloatArray:
+        return np.tile(scores, (len(z), 1))
+
+    return Learnt(constant)

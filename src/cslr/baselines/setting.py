@@ -1,0 +1,110 @@
+"""What a method is given, and what it must give back.
+
+A method is a generator of stages: one before any task and one after each. A stage is called only
+if its row of the accuracy matrix is wanted, and answers with what was learnt: above all a scorer,
+embeddings (n, d) to scores (n, c), −inf for labels it knows nothing about.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cslr.config import HeadConfig, ReplayConfig
+from cslr.engines.simulation import Population
+from cslr.privacy.ledger import Ledger
+from cslr.privacy.plan import Plan
+from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
+from cslr.protocol.ports import Keep
+from cslr.protocol.targets import label_targets
+from cslr.seeding import Seeds
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Learnt", "Method", "Scorer", "Setting", "Stage", "Stages", "head_on_rows", "learnt_by"]
+
+Scorer = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a method knows at some stage."""
+
+    scores: Scorer
+    artefacts: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+    """Arrays worth keeping with the run, by file and name."""
+
+
+Stage = Callable[[], Learnt]
+Stages = Iterator[Stage]
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One seed of one run."""
+
+    population: Population  # private
+    tasks: tuple[tuple[int, ...], ...]
+    """The labels of each task."""
+    label_texts: FloatArray  # (c, d), public
+    public: FloatArray  # (n, d), public
+    encoder: str
+    replay: ReplayConfig
+    head: HeadConfig
+    plan: Plan
+    ledger: Ledger
+    seeds: Seeds
+    test_labels: IntArray  # (n_test,) for the majority yardstick alone
+    test_tasks: IntArray  # (n_test,)
+    keep: Keep
+    """Where a released vector is made safe, and found again after an interruption."""
+
+    @property
+    def labels(self) -> int:
+        """c: the declared labels of the whole stream."""
+        return len(self.label_texts)
+
+    def seen(self, tasks: int) -> BoolArray:
+        """(c,) the labels of the first ``tasks`` tasks."""
+        seen = np.zeros(self.labels, dtype=np.bool_)
+        for labels in self.tasks[:tasks]:
+            seen[list(labels)] = True
+        return seen
+
+    @property
+    def head_settings(self) -> HeadSettings:
+        """Shape and step size of any head of this run."""
+        return HeadSettings(self.head.hidden, self.head.learning_rate)
+
+    def coins(self, task: int) -> bytes:
+        """The key of a round's participation coins: forgotten where privacy is enforced."""
+        if self.ledger.federation.privacy == "enforced":
+            return os.urandom(32)
+        return self.seeds.digest("cohort", task)
+
+    def initial_head(self) -> Head:
+        """The head every method of this seed begins with."""
+        width = self.population.z.shape[1]
+        return initial_head(width, self.labels, self.head_settings, self.seeds.at("initial head"))
+
+
+Method = Callable[[Setting], Stages]
+
+
+def learnt_by(head: Head, known: BoolArray, **more: Mapping[str, FloatArray]) -> Learnt:
+    """What a head knows; it is silent about labels it was never shown."""
+
+    def scores(z: FloatArray) -> FloatArray:
+        return np.where(known, head.scores(z), -np.inf)
+
+    return Learnt(scores, {"head": vars(head), **more})
+
+
+def head_on_rows(setting: Setting, rows: BoolArray, start: Head, epochs: int, name: str) -> Head:
+    """``start`` trained further on raw rows: what the non-private yardsticks do."""
+    population = setting.population
+    batch: Batch = (population.z[rows], label_targets(population.labels[rows], setting.labels))
+    settings = HeadSettings(setting.head.hidden, learning_rate=1e-3)
+    return train_head(start, [batch] * epochs, settings, setting.seeds.at(name, "batches"))

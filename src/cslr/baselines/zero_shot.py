@@ -1,0 +1,26 @@
+"""Zero-shot: the label whose text lies nearest. Uses label texts only: ε = 0.
+
+Its scores on the tasks are also the b_j of forward transfer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cslr.baselines.setting import Learnt, Setting, Stages
+from cslr.types import FloatArray
+
+__all__ = ["stages"]
+
+
+def stages(setting: Setting) -> Stages:
+    """The same scorer before and after every task."""
+    for _ in range(len(setting.tasks) + 1):
+        yield partial(_nearest_text, setting.label_texts)
+
+
+def _nearest_text(texts: FloatArray) -> Learnt:
+    def cosine(z: FloatArray) -> FloatArray:
+        return z @ texts.T
+
+    return Learnt(cosine)
