@@ -13,7 +13,7 @@ from cslr.protocol.head import Head
 
 __all__ = ["stages"]
 
-EPOCHS = 5
+STEPS = 100
 
 
 def stages(setting: Setting) -> Stages:
@@ -26,7 +26,7 @@ def stages(setting: Setting) -> Stages:
             return setting.initial_head()
         rows = setting.population.tasks == tasks - 1
         before = head_after(tasks - 1)
-        return head_on_rows(setting, rows, before, EPOCHS, f"finetune {tasks}")
+        return head_on_rows(setting, rows, before, STEPS, f"finetune {tasks}")
 
     def after(tasks: int) -> Learnt:
         return learnt_by(head_after(tasks), setting.seen(tasks))

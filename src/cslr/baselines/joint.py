@@ -9,7 +9,7 @@ from cslr.privacy.accounting import Charge
 
 __all__ = ["stages"]
 
-EPOCHS = 8
+STEPS = 200
 
 
 def stages(setting: Setting) -> Stages:
@@ -23,5 +23,5 @@ def _after(setting: Setting, tasks: int) -> Learnt:
     head = setting.initial_head()
     if tasks:
         rows = setting.population.tasks < tasks
-        head = head_on_rows(setting, rows, head, EPOCHS, f"joint {tasks}")
+        head = head_on_rows(setting, rows, head, STEPS, f"joint {tasks}")
     return learnt_by(head, setting.seen(tasks))

@@ -7,6 +7,7 @@ embeddings (n, d) to scores (n, c), −inf for labels it knows nothing about.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,9 +103,10 @@ def learnt_by(head: Head, known: BoolArray, **more: Mapping[str, FloatArray]) ->
     return Learnt(scores, {"head": vars(head), **more})
 
 
-def head_on_rows(setting: Setting, rows: BoolArray, start: Head, epochs: int, name: str) -> Head:
-    """``start`` trained further on raw rows: what the non-private yardsticks do."""
+def head_on_rows(setting: Setting, rows: BoolArray, start: Head, steps: int, name: str) -> Head:
+    """``start`` trained for at least ``steps`` steps on raw rows, as non-private yardsticks do."""
     population = setting.population
     batch: Batch = (population.z[rows], label_targets(population.labels[rows], setting.labels))
     settings = HeadSettings(setting.head.hidden, learning_rate=1e-3)
-    return train_head(start, [batch] * epochs, settings, setting.seeds.at(name, "batches"))
+    passes = math.ceil(steps / math.ceil(max(len(batch[0]), 1) / settings.batch))
+    return train_head(start, [batch] * passes, settings, setting.seeds.at(name, "batches"))

@@ -52,7 +52,8 @@ class Population:
         """(N,) how many earlier tasks each client held rows of, and so contributed to."""
         held = np.zeros((self.count, int(self.tasks.max(initial=0)) + 1), dtype=np.int64)
         held[self.clients, self.tasks] = 1
-        return held[:, :task].sum(axis=1)
+        before: IntArray = held[:, :task].sum(axis=1)
+        return before
 
 
 @dataclass(frozen=True, eq=False)

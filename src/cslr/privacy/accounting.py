@@ -66,6 +66,12 @@ class Charge:
     q: float = 1.0
     """Probability with which each client took part."""
 
+    def __post_init__(self) -> None:
+        if self.sigma is not None and not 0 < self.sigma < math.inf:
+            raise ValueError(f"sigma must be positive and finite, or None, not {self.sigma}")
+        if not 0 < self.q <= 1:
+            raise ValueError(f"q must lie in (0, 1], not {self.q}")
+
 
 def epsilon_of(
     charges: Iterable[Charge],
@@ -131,12 +137,17 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(root) + 1e-12
 
 
-def pld_epsilon(rounds: Sequence[tuple[float, float]], delta: float) -> float:
-    """ε by composing the privacy-loss distributions of the rounds (σ, q); never optimistic."""
+def pld_epsilon(
+    rounds: Sequence[tuple[float, float]], delta: float, interval: float = 1e-4
+) -> float:
+    """ε by composing the privacy-loss distributions of the rounds (σ, q); never optimistic.
+
+    interval: width of the grid of privacy losses; a coarse one is fast and a little pessimistic.
+    """
     _check_delta(delta)
     from dp_accounting import pld
 
-    accountant = pld.PLDAccountant()
+    accountant = pld.PLDAccountant(value_discretization_interval=interval)
     accountant.compose(_event(rounds))
     return float(accountant.get_epsilon(delta))
 
@@ -159,10 +170,8 @@ def rdp_epsilon(
     accountant.compose(_event(rounds))
     if not classic:
         return float(accountant.get_epsilon(delta))
-    return min(
-        float(cost) + math.log(1 / delta) / (order - 1)
-        for order, cost in zip(accountant.orders, accountant.rdp, strict=True)
-    )
+    costs = zip(accountant.orders, accountant.rdp, strict=True)
+    return min(float(cost) + math.log(1 / delta) / (float(order) - 1) for order, cost in costs)
 
 
 def _event(rounds: Sequence[tuple[float, float]]):  # type: ignore[no-untyped-def]

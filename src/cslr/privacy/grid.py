@@ -52,6 +52,9 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     """
     if vectors.ndim != 2:
         raise ValueError(f"vectors must be (clients, coordinates), not of shape {vectors.shape}")
+    # In half precision 2^20 steps are infinite, and infinity becomes an integer that wraps around.
+    with np.errstate(over="ignore"):
+        vectors = vectors.astype(np.float64, casting="same_kind")
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad.size:
         raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
@@ -59,7 +62,7 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
     relative = vectors / np.where(largest > 0, largest, 1.0)
     norm = np.maximum(np.linalg.norm(relative, axis=1, keepdims=True), 1.0)
-    length = np.minimum(np.minimum(largest, grid.bound) * norm, grid.bound)  # of the clipped row
+    length = np.minimum(largest, grid.bound / norm) * norm  # of the clipped row
     rows = np.trunc(relative / norm * (length / grid.bound * grid.steps)).astype(np.int64)
     return Bounded(_clip_integers(rows, grid.steps), grid, _SEAL)
 

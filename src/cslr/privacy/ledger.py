@@ -82,6 +82,22 @@ class Ledger:
         ledger._append("open", _opening(federation))
         return ledger
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The verified contents of a ledger file, to look at: it can charge nothing."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
+        records, _ = _verified(path, content)
+        if not records:
+            raise LedgerCorrupted(f"{path} holds no complete record")
+        body = records[0]["body"]
+        federation = Federation(body["name"], Budget(**body["budget"]), body["privacy"])
+        ledger = cls(federation, _NoKeys(), None)
+        ledger.records = records
+        return ledger
+
     def close(self) -> None:
         """Give the lock back."""
         if self._file is not None:
@@ -236,19 +252,17 @@ class Ledger:
         self.records.append(json.loads(_canonical(record)))
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The verified records of a ledger file; nothing is changed."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
-    return _verified(path, text)[0]
+class _NoKeys:
+    """Keys for a ledger that is only read."""
 
+    def fresh(self, label: str, attempt: int) -> bytes:
+        raise PrivacyError("this ledger was opened for reading")
 
-def federation_of(records: list[dict[str, Any]]) -> Federation:
-    """Whose ledger these records are."""
-    body = records[0]["body"]
-    return Federation(body["name"], Budget(**body["budget"]), body["privacy"])
+    def recover(self, label: str, attempt: int) -> bytes | None:
+        return None
+
+    def discard(self, label: str, attempt: int) -> None:
+        raise PrivacyError("this ledger was opened for reading")
 
 
 def charges_of(records: list[dict[str, Any]]) -> tuple[Charge, ...]:

@@ -43,10 +43,11 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
     With ``charge.sigma`` None nothing is added and the ledger says ε = ∞.
     """
     total = summed.total(_SEAL)
+    # What cannot be noised is refused before it is charged.
+    scale = None if charge.sigma is None else noise_in_steps(charge.sigma, summed.grid.steps)
     key = ledger.charge(charge, lambda key: tag_for_sum(key, total))
-    if charge.sigma is not None:
+    if scale is not None:
         stream = KeyStream(key_for_sum(key, total))
-        scale = noise_in_steps(charge.sigma, summed.grid.steps)
         total = total + discrete_gaussian(scale, len(total), stream)
     return Released(summed.grid.decode(total), _SEAL)
 

@@ -25,7 +25,11 @@ def plain_sum(contributions: Sequence[Bounded]) -> Summed:
     grid = contributions[0].grid
     if any(each.grid != grid for each in contributions):
         raise ValueError("contributions must lie on one grid")
-    total = np.zeros(contributions[0].rows(_SEAL).shape[1], dtype=np.int64)
-    for each in contributions:
-        total += each.rows(_SEAL).sum(axis=0, dtype=np.int64)
+    rows = [each.rows(_SEAL) for each in contributions]
+    # A row of width one would be broadcast to every coordinate, far beyond its bound.
+    if any(each.shape[1] != rows[0].shape[1] for each in rows):
+        raise ValueError("contributions must have the same number of coordinates")
+    total = np.zeros(rows[0].shape[1], dtype=np.int64)
+    for each in rows:
+        total += each.sum(axis=0, dtype=np.int64)
     return Summed(total, grid, _SEAL)

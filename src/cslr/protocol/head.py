@@ -89,7 +89,7 @@ def train_head(
             logits = torch.relu(rows[batch] @ weights1 + bias1) @ weights2 + bias2
             loss = functional.cross_entropy(logits, wanted[batch])
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         on_pass()
     return Head(*(parameter.detach().numpy().astype(np.float32) for parameter in parameters))

@@ -110,7 +110,8 @@ def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, 
 def _signed(basis: FloatArray) -> FloatArray:
     """Eigenvectors have no sign of their own: make the largest entry positive."""
     largest = np.abs(basis).argmax(axis=0)
-    return basis * np.sign(basis[largest, np.arange(basis.shape[1])])
+    signed: FloatArray = basis * np.sign(basis[largest, np.arange(basis.shape[1])])
+    return signed
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,9 @@ class Modes:
     """Whether the prototypes say something about their label (``prior = "labels"``)."""
 
     def of_labels(self, labels: tuple[int, ...]) -> IntArray:
-        """Indices of the modes of these labels."""
-        return np.flatnonzero(np.isin(self.labels, labels))
+        """Indices of the modes of these labels, in the order of ``labels``."""
+        places = [np.flatnonzero(self.labels == label) for label in labels]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *places])
 
 
 def declare_modes(
@@ -142,12 +144,11 @@ def declare_modes(
     ``"none"`` all labels share prototypes made from the whole corpus.
     """
     coordinates = space.into(public)
-    groups = (
-        _sentences_of_labels(public, texts)
-        if prior == "labels"
-        else np.tile(np.arange(len(public)), (len(texts), 1))
-    )
-    means = np.concatenate([_centres(coordinates[g], sub_modes, space, rng) for g in groups])
+    if prior == "labels":
+        groups = _sentences_of_labels(public, texts)
+        means = np.concatenate([_centres(coordinates[g], sub_modes, rng) for g in groups])
+    else:
+        means = np.tile(_centres(coordinates, sub_modes, rng), (len(texts), 1))
     covariance = np.broadcast_to(space.spread, means.shape)
     labels = np.repeat(np.arange(len(texts)), sub_modes)
     return Modes(labels, Gaussians(means, covariance), prior == "labels")
@@ -165,10 +166,12 @@ def _sentences_of_labels(public: FloatArray, texts: FloatArray) -> IntArray:
     return np.argsort(-similarity, axis=0, kind="stable")[:k].T.copy()
 
 
-def _centres(x: FloatArray, count: int, space: PublicSpace, rng: np.random.Generator) -> FloatArray:
+def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     """(J, r) centres of x (n, r): the mean, or the components of a small mixture."""
     if count == 1:
-        return x.mean(axis=0, keepdims=True)
+        mean: FloatArray = x.mean(axis=0, keepdims=True)
+        return mean
     starts = x[rng.choice(len(x), size=(4, count))][:, None]  # (s, 1, J, r)
     mask = np.ones((1, len(x)), dtype=np.bool_)
-    return fit(x[None], mask, starts, iterations=20, floor=1e-6).gaussians.mean[0]
+    centres: FloatArray = fit(x[None], mask, starts, iterations=20, floor=1e-6).gaussians.mean[0]
+    return centres

@@ -53,10 +53,8 @@ def learn_lists(
     """
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
-        starts = np.zeros((1, len(x), 1, x.shape[-1]))
-        return fit(x, mask, starts, iterations=1, floor=floor)
-    starts = _starts(x, mask, learner, rngs)
-    return fit(x, mask, starts, learner.iterations, floor)
+        return fit(x, mask, np.zeros((1, len(x), 1, x.shape[-1])), iterations=1, floor=floor)
+    return fit(x, mask, _starts(x, mask, learner, rngs), learner.iterations, floor)
 
 
 def _starts(
@@ -66,6 +64,7 @@ def _starts(
     starts = np.zeros((learner.starts, len(x), learner.size, x.shape[-1]))
     for i, rng in enumerate(rngs):
         rows = np.flatnonzero(mask[i])
+        rows = rows[np.argsort(x[i, rows, 0], kind="stable")]  # however they were stored
         if rows.size:
             starts[:, i] = x[i, rng.choice(rows, size=(learner.starts, learner.size))]
     return starts

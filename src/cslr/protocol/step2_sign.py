@@ -25,7 +25,9 @@ def signatures(candidates: Gaussians, anchors: FloatArray) -> FloatArray:
     raw = np.swapaxes(log_density(candidates, anchors), -1, -2)
     centred = raw - raw.mean(axis=-1, keepdims=True)
     spread = centred.std(axis=-1, keepdims=True)
-    return centred / np.where(spread > 0, spread, 1.0)
+    # What only rounding tells apart would otherwise be blown up to a signature.
+    flat = spread <= 1e-12 * np.abs(raw).max(axis=-1, keepdims=True)
+    return np.where(flat, 0.0, centred / np.where(flat, 1.0, spread))
 
 
 def hit_rate(signed: FloatArray, ids: IntArray, margin: float) -> float:

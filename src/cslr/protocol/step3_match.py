@@ -69,13 +69,16 @@ def _by_hungarian(
 def _by_transport(
     lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
 ) -> IntArray:
-    """The paper's cost ‖μ − μ̄‖² + τ‖Σ − Σ̄‖²_F with τ = 1, diagonal covariances."""
+    """The paper's cost ‖μ − μ̄‖² + τ‖Σ − Σ̄‖²_F with τ = 1, diagonal covariances.
+
+    Costs are taken relative to the client's own largest: no client may move another's ids.
+    """
     cost = _squared_distances(lists.gaussians.mean, prototypes.mean)
     cost = cost + _squared_distances(lists.gaussians.covariance, prototypes.covariance)
     modes = prototypes.mean.shape[-2]
     columns = np.full((*lists.weights.shape[:-1], modes), 1.0 / modes)
-    smoothing = TRANSPORT_SMOOTHING * max(float(cost.max(initial=0.0)), 1e-12)
-    return entropic_transport(cost, lists.weights, columns, smoothing)
+    largest = np.maximum(cost.max(axis=(-2, -1), keepdims=True), 1e-12)
+    return entropic_transport(cost / largest, lists.weights, columns, TRANSPORT_SMOOTHING)
 
 
 def _at_random(
@@ -98,4 +101,5 @@ def _squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     """‖a_l − b_k‖² for a (..., L, p) and b (K, p): (..., L, K)."""
     cross = a @ np.swapaxes(b, -1, -2)
     squares = np.square(a).sum(-1)[..., None] + np.square(b).sum(-1)[..., None, :]
-    return np.maximum(squares - 2.0 * cross, 0.0)
+    distances: FloatArray = np.maximum(squares - 2.0 * cross, 0.0)
+    return distances

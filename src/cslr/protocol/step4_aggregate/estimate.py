@@ -121,7 +121,8 @@ def _total_weight(release: TaskRelease) -> FloatArray:
     noise = release.noise.weight**2
     doubt = (WEIGHT_UNSURE * release.expected_weight) ** 2
     steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
-    return np.maximum(steadied, 0.02 * release.expected_weight)
+    total: FloatArray = np.maximum(steadied, 0.02 * release.expected_weight)
+    return total
 
 
 def _posterior_offsets(y: FloatArray, variance: FloatArray, spectrum: FloatArray) -> FloatArray:

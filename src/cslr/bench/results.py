@@ -1,0 +1,193 @@
+"""From a trace to figures: the matrix, AA, BWT, FWT, yardsticks, and the share of the way closed.
+
+Scores are percentages. Every ε comes from the ledger by way of the trace.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cslr.bench.methods import YARDSTICKS
+from cslr.bench.metrics import (
+    average_accuracy,
+    backward_transfer,
+    closed_share,
+    forward_transfer,
+)
+from cslr.bench.rundir import RunDirectory
+from cslr.bench.streams import Stream
+from cslr.config import Config
+from cslr.types import FloatArray
+
+__all__ = ["Figures", "Result", "collect"]
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """One method over all seeds of a run."""
+
+    method: str
+    matrices: FloatArray  # (seeds, T + 1, T), %, NaN where undefined
+    labels: FloatArray  # (seeds, c), %, after the last task
+    zero_shot: FloatArray  # (T,) b_j, NaN if zero-shot was not run
+
+    @property
+    def aa(self) -> FloatArray:
+        """(seeds,)"""
+        return np.array([average_accuracy(matrix) for matrix in self.matrices])
+
+    @property
+    def bwt(self) -> FloatArray:
+        """(seeds,)"""
+        return np.array([backward_transfer(matrix) for matrix in self.matrices])
+
+    @property
+    def fwt(self) -> FloatArray:
+        """(seeds,)"""
+        return np.array([forward_transfer(matrix, self.zero_shot) for matrix in self.matrices])
+
+    @property
+    def curve(self) -> FloatArray:
+        """(T,) mean score on the tasks seen after each task, over seeds."""
+        tasks = self.matrices.shape[2]
+        return np.array([self.matrices[:, r, :r].mean() for r in range(1, tasks + 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Everything a run has to say."""
+
+    config: Config
+    stream: Stream
+    clients: int
+    figures: dict[str, Figures]
+    cost: dict[str, Any]
+    seconds: float
+    run_dir: str
+
+    @property
+    def main(self) -> Figures:
+        """The method that was run."""
+        return self.figures[self.config.method]
+
+    def closed(self) -> float:
+        """Share of the way from the better of majority and zero-shot to joint; NaN if unknown."""
+        if not all(name in self.figures for name in ("majority", "zero-shot", "joint")):
+            return math.nan
+        level = {name: float(self.figures[name].aa.mean()) for name in self.figures}
+        return closed_share(
+            level[self.config.method], max(level["majority"], level["zero-shot"]), level["joint"]
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The object ``cslr run --json`` prints."""
+        config, main = self.config, self.main
+        return {
+            "stream": self.stream.name,
+            "scenario": config.stream.scenario,
+            "method": config.method,
+            "clients": self.clients,
+            "seeds": list(config.seeds),
+            "metric": "accuracy, %",
+            "aa": _mean(main.aa),
+            "bwt": _mean(main.bwt),
+            "fwt": _mean(main.fwt),
+            "per_seed": [
+                {
+                    "seed": seed,
+                    "aa": _number(main.aa[i]),
+                    "bwt": _number(main.bwt[i]),
+                    "fwt": _number(main.fwt[i]),
+                    "matrix": _rows(main.matrices[i]),
+                }
+                for i, seed in enumerate(config.seeds)
+            ],
+            "matrix": _rows(main.matrices.mean(axis=0)),
+            "labels": {
+                label.name: _mean(main.labels[:, i]) for i, label in enumerate(self.stream.labels)
+            },
+            "yardsticks": {
+                name: {
+                    "aa": _mean(self.figures[name].aa),
+                    "bwt": _mean(self.figures[name].bwt),
+                    "matrix": _rows(self.figures[name].matrices.mean(axis=0)),
+                }
+                for name in YARDSTICKS
+                if name in self.figures and name != config.method
+            },
+            "closed": _number(self.closed()),
+            "prior": config.replay.prior,
+            "delta": config.privacy.delta,
+            "unit": "client",
+            "adjacency": "zero-out",
+            "privacy": config.privacy.mode,
+            "sigma": self.cost["sigma"],
+            "epsilon": self.cost["epsilon"],
+            "seconds": round(self.seconds, 1),
+            "run_dir": self.run_dir,
+        }
+
+
+def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
+    """Read the trace of a finished run."""
+    names = list(dict.fromkeys(line["method"] for line in directory.trace if line["kind"] == "row"))
+    matrices = {name: _matrices(config, directory, name, len(stream.tasks)) for name in names}
+    zero_shot = (
+        matrices["zero-shot"][0, 0]
+        if "zero-shot" in matrices
+        else np.full(len(stream.tasks), math.nan)
+    )
+    figures = {
+        name: Figures(
+            name, matrices[name], _last_labels(config, directory, name, stream), zero_shot
+        )
+        for name in names
+    }
+    cost = directory.find(kind="cost")
+    partition = directory.find(kind="partition")
+    finished = directory.find(kind="finished")
+    return Result(
+        config,
+        stream,
+        partition["clients"] if partition else stream.clients,
+        figures,
+        cost or {"epsilon": {}, "sigma": None},
+        finished["seconds"] if finished else math.nan,
+        str(directory.path),
+    )
+
+
+def _matrices(config: Config, directory: RunDirectory, method: str, tasks: int) -> FloatArray:
+    matrices = np.full((len(config.seeds), tasks + 1, tasks), math.nan)
+    for line in directory.trace:
+        if line["kind"] == "row" and line["method"] == method:
+            row = [math.nan if score is None else 100 * score for score in line["scores"]]
+            matrices[config.seeds.index(line["seed"]), line["after"]] = row
+    return matrices
+
+
+def _last_labels(
+    config: Config, directory: RunDirectory, method: str, stream: Stream
+) -> FloatArray:
+    labels = np.full((len(config.seeds), len(stream.labels)), math.nan)
+    for i, seed in enumerate(config.seeds):
+        line = directory.find(kind="row", method=method, seed=seed, after=len(stream.tasks))
+        if line is not None:
+            labels[i] = [math.nan if score is None else 100 * score for score in line["labels"]]
+    return labels
+
+
+def _mean(values: FloatArray) -> float | None:
+    return _number(float(np.mean(values)))
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 3) if math.isfinite(value) else None
+
+
+def _rows(matrix: FloatArray) -> list[list[float | None]]:
+    return [[_number(value) for value in row] for row in matrix]

@@ -1,0 +1,213 @@
+"""Run a configuration: every seed, the method and its yardsticks, one traced step at a time.
+
+A step is a row of the accuracy matrix. Finished steps stand in the trace, so an interrupted run
+goes on where it stopped, and every figure can be made again from the trace alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+
+from cslr.baselines.setting import Learnt, Setting
+from cslr.bench.methods import NON_PRIVATE, YARDSTICKS, method_named
+from cslr.bench.metrics import accuracy
+from cslr.bench.partition import describe_partition, dirichlet_partition
+from cslr.bench.results import Result, collect
+from cslr.bench.rundir import RunDirectory
+from cslr.bench.study import Study, load_study
+from cslr.config import Config
+from cslr.engines.simulation import Population
+from cslr.privacy.accounting import ADVERSARIES, SCOPES
+from cslr.privacy.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.plan import Budget, Plan, calibrate
+from cslr.seeding import Seeds
+
+__all__ = ["Step", "run"]
+
+Step = Callable[[str, int, int], None]
+"""Told of every step: what, how many are done, how many there are."""
+
+
+def run(config: Config, directory: RunDirectory, on_step: Step, progress: bool = False) -> Result:
+    """Everything the configuration asks for, from the trace where it is already there."""
+    started = time.perf_counter()
+    method_named(config.method)
+    on_step(f"{config.stream.name}: reading and embedding texts", 0, 1)
+    study = load_study(config, progress)
+    names = [config.method]
+    if config.yardsticks:
+        names += [name for name in YARDSTICKS if name != config.method]
+    plan = _plan(config, config.method, len(study.stream.tasks))
+    rows = len(study.stream.tasks) + 1
+    total, done = len(config.seeds) * len(names) * rows, 0
+    for seed in config.seeds:
+        population = _population(config, study, seed, directory)
+        for name in names:
+            begun = time.perf_counter()
+            with ExitStack() as stack:
+                ledger = stack.enter_context(_ledger(config, name, seed, directory))
+                setting = _setting(config, study, population, seed, plan, ledger, directory)
+                for after, stage in enumerate(method_named(name)(setting)):
+                    on_step(f"seed {seed} · {name} · after {after} tasks", done, total)
+                    if directory.find(kind="row", seed=seed, method=name, after=after) is None:
+                        learnt = stage()
+                        if name == config.method:
+                            for file, arrays in learnt.artefacts.items():
+                                directory.seed(seed).save_arrays(file, arrays)
+                        _note_row(directory, study, setting, learnt, seed, name, after, begun)
+                        begun = time.perf_counter()
+                    done += 1
+                if name == config.method:
+                    _note_cost(directory, ledger, plan, seed)
+    if directory.find(kind="finished") is None:
+        directory.note(kind="finished", seconds=round(time.perf_counter() - started, 3))
+    on_step("done", total, total)
+    return collect(config, directory, study.stream)
+
+
+def _plan(config: Config, method: str, releases: int) -> Plan:
+    """The noise that follows from the promise; none is needed where nothing is released."""
+    privacy = config.privacy
+    epsilon = privacy.epsilon if method == "cslr" else math.inf
+    budget = Budget(epsilon, privacy.delta, privacy.adversary)
+    return calibrate(budget, releases, privacy.participation, privacy.cap)
+
+
+def _population(config: Config, study: Study, seed: int, directory: RunDirectory) -> Population:
+    """Simulated clients: a Dirichlet partition of the train rows, reported as realised."""
+    stream = study.stream
+    clients = config.stream.clients or stream.clients
+    alpha = config.stream.alpha or stream.alpha
+    # Task and label together: in a domain stream every task shares out its labels anew.
+    kinds = stream.train.tasks * len(stream.labels) + stream.train.labels
+    owners = dirichlet_partition(
+        kinds, clients, alpha, Seeds(seed).at("partition"), config.stream.min_rows
+    )
+    if directory.find(kind="partition", seed=seed) is None:
+        directory.note(
+            kind="partition",
+            seed=seed,
+            clients=clients,
+            alpha=alpha,
+            realised=describe_partition(owners, stream.train.labels, clients),
+        )
+    return Population(study.train, stream.train.labels, stream.train.tasks, owners, clients)
+
+
+def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
+    """The run's own ledger if privacy is simulated, the federation's if it is enforced."""
+    privacy = config.privacy
+    epsilon = math.inf if method in NON_PRIVATE else privacy.epsilon
+    budget = Budget(epsilon, privacy.delta, privacy.adversary)
+    name = f"{config.stream.name}"
+    if method != config.method:
+        federation = Federation(name, Budget(math.inf, privacy.delta), "simulated")
+        return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
+    federation = Federation(name, budget, privacy.mode)
+    if privacy.mode == "enforced" and privacy.federation is not None:
+        keys = EphemeralKeys(privacy.federation / "keys")
+        return Ledger.at(privacy.federation / "ledger.jsonl", federation, keys)
+    path = directory.seed(seed).path / "ledger.jsonl"
+    return Ledger.at(path, federation, SeededKeys(Seeds(seed)))
+
+
+def _setting(
+    config: Config,
+    study: Study,
+    population: Population,
+    seed: int,
+    plan: Plan,
+    ledger: Ledger,
+    directory: RunDirectory,
+) -> Setting:
+    stream = study.stream
+    return Setting(
+        population=population,
+        tasks=tuple(task.labels for task in stream.tasks),
+        label_texts=study.label_texts,
+        public=study.public,
+        encoder=study.encoder,
+        replay=config.replay,
+        head=config.head,
+        plan=plan,
+        ledger=ledger,
+        seeds=Seeds(seed),
+        test_labels=stream.test.labels,
+        test_tasks=stream.test.tasks,
+        keep=directory.seed(seed),
+    )
+
+
+def _note_row(
+    directory: RunDirectory,
+    study: Study,
+    setting: Setting,
+    learnt: Learnt,
+    seed: int,
+    method: str,
+    after: int,
+    begun: float,
+) -> None:
+    """Evaluate and trace a row a[after, ·], and each label's accuracy among all tasks' rows."""
+    test = study.stream.test
+    scores = learnt.scores(study.test)
+    row = [
+        accuracy(
+            scores[test.tasks == task],
+            test.labels[test.tasks == task],
+            _allowed(directory.config.stream.scenario, setting, after, task),
+        )
+        for task in range(len(setting.tasks))
+    ]
+    seen = setting.seen(after) if after else np.ones(setting.labels, dtype=np.bool_)
+    labels = [
+        accuracy(scores[test.labels == label], test.labels[test.labels == label], seen)
+        for label in range(setting.labels)
+    ]
+    directory.note(
+        kind="row",
+        seed=seed,
+        method=method,
+        after=after,
+        scores=[_plain(value) for value in row],
+        labels=[_plain(value) for value in labels],
+        seconds=round(time.perf_counter() - begun, 3),
+    )
+
+
+def _allowed(scenario: str, setting: Setting, after: int, task: int) -> np.ndarray:
+    """(c,) the labels an answer may have.
+
+    class: those seen so far, or all of them on a task not seen yet (forward transfer);
+    domain: all of them; task: those of the task.
+    """
+    if scenario == "task":
+        allowed = np.zeros(setting.labels, dtype=np.bool_)
+        allowed[list(setting.tasks[task])] = True
+        return allowed
+    if scenario == "class" and task < after:
+        return setting.seen(after)
+    return np.ones(setting.labels, dtype=np.bool_)
+
+
+def _note_cost(directory: RunDirectory, ledger: Ledger, plan: Plan, seed: int) -> None:
+    """Copy what the ledger says into the trace; no other ε is ever printed."""
+    if directory.find(kind="cost", seed=seed) is None:
+        epsilon = {
+            scope: {who: _plain(ledger.epsilon(scope, who)) for who in ADVERSARIES}
+            for scope in SCOPES
+        }
+        directory.note(
+            kind="cost", seed=seed, epsilon=epsilon, sigma=plan.sigma, releases=len(ledger.charges)
+        )
+
+
+def _plain(value: float) -> float | None:
+    """JSON has neither NaN nor ∞."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Results one can look at."""

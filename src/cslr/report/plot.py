@@ -1,0 +1,51 @@
+"""Accuracy over tasks, as a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from cslr.bench.results import Result
+from cslr.files import write_atomic
+
+__all__ = ["plot_accuracy"]
+
+_STYLES = {
+    "joint": {"color": "#8a8a8a", "linestyle": ":"},
+    "zero-shot": {"color": "#c58b2a", "linestyle": "--"},
+    "finetune": {"color": "#b5432e", "linestyle": "-"},
+    "majority": {"color": "#b9b9b9", "linestyle": "--"},
+}
+
+
+def plot_accuracy(result: Result, path: Path) -> None:
+    """Write the curve of mean score on the tasks seen so far, the method beside its yardsticks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    tasks = [task.name for task in result.stream.tasks]
+    for name, figures in result.figures.items():
+        own = name == result.config.method
+        style = {"color": "#1f5fa8", "linewidth": 2.5, "zorder": 3} if own else _STYLES[name]
+        axes.plot(range(len(tasks)), figures.curve, marker="o", label=name, **style)
+    axes.set_xticks(range(len(tasks)), [f"{i + 1}. {name}" for i, name in enumerate(tasks)])
+    axes.set_xlabel("after learning task")
+    axes.set_ylabel("mean accuracy on the tasks seen so far, %")
+    axes.set_ylim(0, 102)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, ncols=2)
+    axes.set_title(_title(result), fontsize=10)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    write_atomic(path, buffer.getvalue())
+
+
+def _title(result: Result) -> str:
+    config = result.config
+    roster = result.cost["epsilon"].get("end_to_end", {}).get("roster")
+    epsilon = "∞" if roster is None else f"{roster:.3g}"
+    return (
+        f"{result.stream.name} · {config.stream.scenario}-incremental · {result.clients} clients · "
+        f"end-to-end ε = {epsilon} (roster, δ = {config.privacy.delta:g})"
+    )

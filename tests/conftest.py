@@ -1,0 +1,182 @@
+"""One small world for all tests: a public corpus, four labels, twelve clients, two tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from cslr.baselines.setting import Setting
+from cslr.config import HeadConfig, ReplayConfig
+from cslr.engines.simulation import Population
+from cslr.privacy.keys import SeededKeys
+from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.plan import Budget, calibrate
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
+from cslr.protocol.step1_list import ListLearner
+from cslr.seeding import Seeds
+
+TASKS = ((0, 1), (2, 3))
+SUB_TOPICS = 2
+WIDTH = 24  # d
+TOPICS = 2 * WIDTH  # at right angles or opposite; the first eight belong to labels, two each
+
+
+def unit(z: np.ndarray) -> np.ndarray:
+    return z / np.linalg.norm(z, axis=-1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Labels 0..3 with two sub-topics each; other public topics differ less."""
+
+    public: np.ndarray  # (n, d)
+    texts: np.ndarray  # (c, d)
+    population: Population
+    test_z: np.ndarray
+    test_labels: np.ndarray
+    sub_topics: np.ndarray  # (n_train,) 0 or 1 within the label: what nobody is told
+    tasks: tuple[tuple[int, ...], ...] = TASKS
+
+    @property
+    def test_tasks(self) -> np.ndarray:
+        return self.test_labels // 2
+
+    @cache
+    def space(self, dimension: int = 8, anchors: int = 24, seed: int = 13) -> PublicSpace:
+        return build_space(
+            self.public, "synthetic", dimension, anchors, Seeds(seed).at("anchors")
+        )
+
+    def modes(self, space: PublicSpace, sub_modes: int = 1, prior: str = "labels") -> Modes:
+        rng = Seeds(13).at("prototypes")
+        return declare_modes(space, self.public, self.texts, sub_modes, prior, rng)
+
+    @cache
+    def agreement(
+        self,
+        sub_modes: int = 1,
+        list_size: int = 1,
+        prior: str = "labels",
+        matcher: str = "signature",
+        second_moments: str = "shared",
+        bound: float = 0.2,
+        seed: int = 13,
+        weight_floor: float = 0.05,
+    ) -> Agreement:
+        space = self.space(seed=seed)
+        return Agreement(
+            space,
+            self.modes(space, sub_modes, prior),
+            ListLearner(size=list_size, weight_floor=weight_floor),
+            matcher,
+            second_moments,
+            seed,
+            self.population.count,
+            bound=bound,
+        )
+
+
+def make_world(clients: int = 12, rows: int = 480, seed: int = 0) -> World:
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
+    centres = np.concatenate([axes, -axes])
+
+    length = np.where(np.arange(TOPICS) % WIDTH < 8, 1.0, 0.6)
+
+    def near(topics: np.ndarray) -> np.ndarray:
+        z = centres[topics] + 0.1 * rng.standard_normal((len(topics), WIDTH))
+        return unit(z) * length[topics, None]
+
+    topics = rng.integers(8, size=rows)
+    tested = np.repeat(np.arange(8), 10)
+    labels = topics // SUB_TOPICS
+    return World(
+        public=near(rng.integers(TOPICS, size=600)),
+        texts=unit(centres[:8].reshape(4, SUB_TOPICS, WIDTH).mean(axis=1)),
+        population=Population(
+            z=near(topics),
+            labels=labels,
+            tasks=labels // 2,
+            clients=rng.integers(clients, size=rows),
+            count=clients,
+        ),
+        test_z=near(tested),
+        test_labels=tested // SUB_TOPICS,
+        sub_topics=topics % SUB_TOPICS,
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Matrices this small are slower on two threads, up to a thousandfold on a busy machine."""
+    with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return make_world()
+
+
+@dataclass
+class Drawer:
+    """A ``Keep`` in memory."""
+
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def load(self, label: str) -> np.ndarray | None:
+        return self.kept.get(label)
+
+    def save(self, label: str, vector: np.ndarray) -> None:
+        self.kept[label] = vector
+
+
+@pytest.fixture
+def drawer() -> Drawer:
+    return Drawer()
+
+
+@pytest.fixture
+def make_ledger():
+    """A ledger in memory with a budget of ε."""
+
+    def make(epsilon: float = np.inf, seed: int = 13) -> Ledger:
+        federation = Federation("test", Budget(epsilon), "simulated")
+        return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
+
+    return make
+
+
+@pytest.fixture
+def make_setting(world, drawer, make_ledger):
+    """A whole run in the small world: ``make_setting(epsilon, q, cap, seed, **replay)``."""
+
+    def make(
+        epsilon: float = np.inf,
+        q: float = 1.0,
+        cap: int | None = None,
+        seed: int = 13,
+        **replay: object,
+    ) -> Setting:
+        return Setting(
+            population=world.population,
+            tasks=world.tasks,
+            label_texts=world.texts,
+            public=world.public,
+            encoder="synthetic",
+            replay=ReplayConfig(**{"dimension": 8, "anchors": 24, **replay}),
+            head=HeadConfig(hidden=16, samples=40, passes=3),
+            plan=calibrate(Budget(epsilon), len(world.tasks), q, cap),
+            ledger=make_ledger(epsilon, seed),
+            seeds=Seeds(seed),
+            test_labels=world.test_labels,
+            test_tasks=world.test_tasks,
+            keep=drawer,
+        )
+
+    return make

@@ -1,0 +1,160 @@
+"""The public space: made of the corpus alone, the same for all, and true to its geometry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.protocol.public import build_space, declare_modes
+from cslr.seeding import Seeds
+
+
+def test_the_basis_is_orthonormal(world):
+    basis = world.space().basis
+    np.testing.assert_allclose(basis.T @ basis, np.eye(len(basis)), atol=1e-12)
+
+
+def test_lifting_undoes_the_projection_when_every_direction_is_kept(world):
+    space = world.space(dimension=24)
+    np.testing.assert_allclose(space.lift(space.into(world.public)), world.public, atol=1e-12)
+
+
+def test_lifted_coordinates_come_back_and_the_other_directions_do_not_touch_them(world):
+    space, rng = world.space(dimension=5), np.random.default_rng(0)
+    x = rng.standard_normal((3, 7, 24))
+    np.testing.assert_allclose(space.into(space.lift(x)), x[..., :5], atol=1e-12)
+
+
+def test_directions_stand_by_how_far_topics_differ_along_them(world):
+    space = world.space()
+    assert np.all(np.diff(space.between) <= 0)
+    assert np.all(space.between > 0)
+    along = np.square((world.public - space.centre) @ space.basis).mean(axis=0)
+    assert along[:8].mean() > 2 * along[8:].mean()  # and the corpus agrees
+
+
+def test_the_centre_of_the_corpus_has_coordinates_zero(world):
+    np.testing.assert_allclose(world.space().into(world.public).mean(axis=0), 0, atol=1e-12)
+
+
+def test_the_spread_is_about_the_variance_of_the_corpus(world):
+    space = world.space()
+    ratio = space.spread / space.into(world.public).var(axis=0)
+    assert np.all((ratio > 0.5) & (ratio < 2.0))
+
+
+def test_anchors_are_different_sentences_of_the_corpus(world):
+    space = world.space(anchors=24)
+    gaps = np.abs(space.anchors[:, None] - space.into(world.public)).max(axis=-1)
+    assert space.anchors.shape == (24, 8)
+    assert np.all(gaps.min(axis=1) < 1e-12)
+    assert len(set(gaps.argmin(axis=1))) == 24
+
+
+def test_more_directions_than_the_encoder_has_are_not_asked_for(world):
+    assert world.space(dimension=99).dimension == 24
+
+
+def test_the_same_corpus_and_stream_give_the_same_space(world):
+    one, two = (
+        build_space(world.public, "synthetic", 8, 24, Seeds(13).at("anchors")) for _ in range(2)
+    )
+    assert one.digest() == two.digest()
+    np.testing.assert_array_equal(one.basis, two.basis)
+
+
+def test_the_digest_forgives_the_last_bits_of_an_embedding(world):
+    space = world.space()
+    assert replace(space, centre=space.centre + 1e-12).digest() == space.digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder": "another"},
+        {"dimension": 7},
+        {"seed": 14},
+        {"shift": 0.01},
+    ],
+)
+def test_another_corpus_encoder_dimension_or_stream_has_another_digest(world, change):
+    asked = {"encoder": "synthetic", "dimension": 8, "seed": 13, "shift": 0.0, **change}
+    space = build_space(
+        world.public + asked["shift"],
+        asked["encoder"],
+        asked["dimension"],
+        24,
+        Seeds(asked["seed"]).at("anchors"),
+    )
+    assert space.digest() != world.space().digest()
+
+
+@pytest.mark.parametrize(("rows", "anchors"), [(39, 10), (50, 51)])
+def test_a_corpus_that_is_too_small_is_refused(world, rows, anchors):
+    with pytest.raises(ValueError, match=f"{rows} public sentences are too few"):
+        build_space(world.public[:rows], "synthetic", 8, anchors, np.random.default_rng(0))
+
+
+def test_a_prototype_lies_nearest_to_its_own_label(world):
+    space = world.space()
+    modes = world.modes(space)
+    distance = np.linalg.norm(
+        modes.prototypes.mean[:, None] - space.into(world.texts)[None], axis=-1
+    )
+    np.testing.assert_array_equal(distance.argmin(axis=1), modes.labels)
+    assert modes.from_texts
+
+
+def test_a_prototype_lies_nearest_to_the_clients_rows_of_its_label(world):
+    space = world.space()
+    modes, people = world.modes(space), world.population
+    means = [space.into(people.z[people.labels == c]).mean(axis=0) for c in range(4)]
+    distance = np.linalg.norm(modes.prototypes.mean[:, None] - np.stack(means)[None], axis=-1)
+    np.testing.assert_array_equal(distance.argmin(axis=1), modes.labels)
+
+
+def test_a_single_label_has_the_sentences_nearest_to_its_text(world):
+    space = world.space()
+    modes = declare_modes(
+        space, world.public, world.texts[:1], 1, "labels", np.random.default_rng(0)
+    )
+    nearest = np.argsort(-(world.public @ world.texts[0]))[:24]  # 4 % of 600
+    np.testing.assert_allclose(
+        modes.prototypes.mean[0], space.into(world.public[nearest]).mean(axis=0), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("sub_modes", [1, 2])
+def test_without_a_prior_all_labels_share_prototypes_of_the_whole_corpus(world, sub_modes):
+    space = world.space()
+    modes = world.modes(space, sub_modes, "none")
+    by_label = modes.prototypes.mean.reshape(4, sub_modes, -1)
+    assert not modes.from_texts
+    for other in by_label[1:]:
+        np.testing.assert_array_equal(other, by_label[0])
+
+
+def test_sub_modes_of_a_label_are_its_two_topics(world):
+    space, people = world.space(), world.population
+    prototypes = world.modes(space, sub_modes=2).prototypes.mean.reshape(4, 2, -1)
+    for label in range(4):
+        topics = [
+            space.into(people.z[(people.labels == label) & (world.sub_topics == j)]).mean(axis=0)
+            for j in range(2)
+        ]
+        distance = np.linalg.norm(prototypes[label][:, None] - np.stack(topics)[None], axis=-1)
+        assert sorted(distance.argmin(axis=1)) == [0, 1]
+
+
+def test_modes_stand_in_label_order_and_are_found_by_label(world):
+    modes = world.modes(world.space(), sub_modes=2)
+    np.testing.assert_array_equal(modes.labels, [0, 0, 1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(modes.of_labels((1, 3)), [2, 3, 6, 7])
+    assert modes.of_labels(()).shape == (0,)
+
+
+def test_modes_come_in_the_order_in_which_the_labels_are_asked_for(world):
+    modes = world.modes(world.space(), sub_modes=2)
+    np.testing.assert_array_equal(modes.of_labels((3, 1)), [6, 7, 2, 3])
