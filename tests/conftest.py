@@ -16,6 +16,7 @@ from cslr.privacy.keys import SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.ports import Examples
 from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
 from cslr.protocol.step1_list import ListLearner
 from cslr.seeding import Seeds
@@ -30,7 +31,7 @@ def unit(z: np.ndarray) -> np.ndarray:
     return z / np.linalg.norm(z, axis=-1, keepdims=True)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class World:
     """Labels 0..3 with two sub-topics each; other public topics differ less."""
 
@@ -45,6 +46,19 @@ class World:
     @property
     def test_tasks(self) -> np.ndarray:
         return self.test_labels // 2
+
+    def examples(self, task: int) -> Examples:
+        """What all clients hold of a task, in one padded stack."""
+        people = self.population
+        rows = [
+            np.flatnonzero((people.tasks == task) & (people.clients == i))
+            for i in range(people.count)
+        ]
+        longest = max(len(each) for each in rows)
+        index = np.stack([np.resize(each, longest) for each in rows])
+        mask = np.arange(longest) < np.array([len(each) for each in rows])[:, None]
+        clients = tuple(range(people.count))
+        return Examples(people.z[index], people.labels[index], mask, clients)
 
     @cache
     def space(self, dimension: int = 8, anchors: int = 24, seed: int = 13) -> PublicSpace:

@@ -1,3 +1,108 @@
-"""CSLR: private federated continual learning over text."""
+"""CSLR: private federated continual learning over text.
+
+The public names. Each is loaded when it is first used, so ``import cslr`` is light and nothing
+here loads torch before a head is trained.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from cslr.config import Config, load_config
+    from cslr.engines.simulation import Population, SimulatedCohort
+    from cslr.errors import CslrError
+    from cslr.privacy.accounting import Charge, epsilon_of
+    from cslr.privacy.grid import Grid, bound
+    from cslr.privacy.keys import EphemeralKeys, SeededKeys
+    from cslr.privacy.ledger import Federation, Ledger
+    from cslr.privacy.mechanism import release
+    from cslr.privacy.plan import Budget, Plan, calibrate, forecast
+    from cslr.privacy.secure_sum import plain_sum
+    from cslr.privacy.values import Bounded, Released, Summed
+    from cslr.protocol.agreement import Agreement
+    from cslr.protocol.head import Head, HeadSettings, train_head
+    from cslr.protocol.ports import Cohort, Examples, Request
+    from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
+    from cslr.protocol.round import contribute, one_round, replay_of
+    from cslr.protocol.step4_aggregate.estimate import Replay
+    from cslr.protocol.step5_rehearse import rehearse
+    from cslr.seeding import Seeds
 
 __version__ = "0.1.0"
+
+_HOMES: Final[dict[str, tuple[str, ...]]] = {
+    "cslr.config": ("Config", "load_config"),
+    "cslr.engines.simulation": ("Population", "SimulatedCohort"),
+    "cslr.errors": ("CslrError",),
+    "cslr.privacy.accounting": ("Charge", "epsilon_of"),
+    "cslr.privacy.grid": ("Grid", "bound"),
+    "cslr.privacy.keys": ("EphemeralKeys", "SeededKeys"),
+    "cslr.privacy.ledger": ("Federation", "Ledger"),
+    "cslr.privacy.mechanism": ("release",),
+    "cslr.privacy.plan": ("Budget", "Plan", "calibrate", "forecast"),
+    "cslr.privacy.secure_sum": ("plain_sum",),
+    "cslr.privacy.values": ("Bounded", "Released", "Summed"),
+    "cslr.protocol.agreement": ("Agreement",),
+    "cslr.protocol.head": ("Head", "HeadSettings", "train_head"),
+    "cslr.protocol.ports": ("Cohort", "Examples", "Request"),
+    "cslr.protocol.public": ("Modes", "PublicSpace", "build_space", "declare_modes"),
+    "cslr.protocol.round": ("contribute", "one_round", "replay_of"),
+    "cslr.protocol.step4_aggregate.estimate": ("Replay",),
+    "cslr.protocol.step5_rehearse": ("rehearse",),
+    "cslr.seeding": ("Seeds",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Agreement",
+    "Bounded",
+    "Budget",
+    "Charge",
+    "Cohort",
+    "Config",
+    "CslrError",
+    "EphemeralKeys",
+    "Examples",
+    "Federation",
+    "Grid",
+    "Head",
+    "HeadSettings",
+    "Ledger",
+    "Modes",
+    "Plan",
+    "Population",
+    "PublicSpace",
+    "Released",
+    "Replay",
+    "Request",
+    "SeededKeys",
+    "Seeds",
+    "SimulatedCohort",
+    "Summed",
+    "bound",
+    "build_space",
+    "calibrate",
+    "contribute",
+    "declare_modes",
+    "epsilon_of",
+    "forecast",
+    "load_config",
+    "one_round",
+    "plain_sum",
+    "rehearse",
+    "release",
+    "replay_of",
+    "train_head",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'cslr' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

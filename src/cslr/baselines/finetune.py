@@ -13,7 +13,7 @@ from cslr.protocol.head import Head
 
 __all__ = ["stages"]
 
-STEPS = 100
+STEPS = 200
 
 
 def stages(setting: Setting) -> Stages:

@@ -77,7 +77,7 @@ class SimulatedCohort:
             population.clients[rows], return_index=True, return_counts=True
         )
         if not len(ids):
-            yield self._padded(rows, np.zeros(1, int), np.zeros(1, int), np.zeros(1, int))
+            yield self._nobody()
         by_size = np.argsort(sizes, kind="stable")
         while len(by_size):
             longest = np.cumsum(np.ones(len(by_size), int)) * sizes[by_size]
@@ -85,13 +85,17 @@ class SimulatedCohort:
             chosen, by_size = by_size[:take], by_size[take:]
             yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
 
+    def _nobody(self) -> Examples:
+        """One client that holds nothing, so that an empty cohort sums to zeros."""
+        nothing = np.zeros((1, 1), dtype=np.int64)
+        z = np.zeros((1, 1, self.population.z.shape[1]))
+        return Examples(z, labels=nothing, mask=nothing > 0, clients=(0,))
+
     def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
         """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""
-        length = max(1, int(sizes.max(initial=0)))
-        place = np.arange(length)
+        place = np.arange(int(sizes.max()))
         mask = place < sizes[:, None]
-        index = np.where(mask, first[:, None] + place, 0)
-        chosen = rows[index] if len(rows) else np.zeros_like(index)
+        chosen = rows[np.where(mask, first[:, None] + place, 0)]
         return Examples(
             z=self.population.z[chosen],
             labels=self.population.labels[chosen],

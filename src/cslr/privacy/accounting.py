@@ -138,15 +138,18 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def pld_epsilon(
-    rounds: Sequence[tuple[float, float]], delta: float, interval: float = 1e-4
+    rounds: Sequence[tuple[float, float]], delta: float, interval: float | None = None
 ) -> float:
     """ε by composing the privacy-loss distributions of the rounds (σ, q); never optimistic.
 
     interval: width of the grid of privacy losses; a coarse one is fast and a little pessimistic.
+    By default 1e-4, or 1e-3 where every σ < 1: losses are then large, and ε still good to 1e-6.
     """
     _check_delta(delta)
     from dp_accounting import pld
 
+    if interval is None:
+        interval = 1e-3 if all(sigma < 1 for sigma, _ in rounds) else 1e-4
     accountant = pld.PLDAccountant(value_discretization_interval=interval)
     accountant.compose(_event(rounds))
     return float(accountant.get_epsilon(delta))

@@ -17,10 +17,10 @@ The chain stops accidents, not someone with write access to the file.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ from typing import IO, Any, Literal, Self
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
-from cslr.privacy.keys import NoiseKeys
+from cslr.privacy.keys import NoiseKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan
 
 __all__ = ["Federation", "Ledger", "Privacy"]
@@ -51,6 +51,8 @@ class Ledger:
     """The open account book of one federation. Create or reopen it with ``Ledger.at``."""
 
     def __init__(self, federation: Federation, keys: NoiseKeys, file: IO[str] | None) -> None:
+        if federation.privacy == "enforced" and isinstance(keys, SeededKeys):
+            raise ValueError("keys that follow from a seed cannot enforce privacy")
         self.federation = federation
         self.records: list[dict[str, Any]] = []
         self._keys = keys
@@ -99,10 +101,10 @@ class Ledger:
         return ledger
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Give the lock back. Nothing can be charged from then on."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -164,9 +166,12 @@ class Ledger:
         settled = [
             r["body"]["digest"] for r in self._of_kind("settled") if r["body"]["label"] == label
         ]
-        if not settled:
+        if digest in settled:
+            return
+        # A crash came between keeping the result and settling it, be it in a first run or a later.
+        if self._open_charges(label):
             self.settle(label, digest)
-        elif digest not in settled:
+        else:
             raise LedgerCorrupted(f"the kept result of {label!r} is not the one that was released")
 
     # -- what it says ----------------------------------------------------------------------------
@@ -178,9 +183,13 @@ class Ledger:
 
     @property
     def cap(self) -> int | None:
-        """The most releases a client contributes to, if a plan was fixed."""
-        fixed = self._of_kind("plan")
-        return int(fixed[0]["body"]["plan"]["cap"]) if fixed else None
+        """The most releases a client contributes to, if a plan fixed it before the first one."""
+        for record in self.records:
+            if record["kind"] == "charge":
+                return None
+            if record["kind"] == "plan":
+                return int(record["body"]["plan"]["cap"])
+        return None
 
     def epsilon(self, scope: Scope, adversary: Adversary) -> float:
         """ε spent so far at the federation's δ."""
@@ -190,9 +199,10 @@ class Ledger:
     # -- within ----------------------------------------------------------------------------------
 
     def _effective_cap(self, *more: Charge) -> int | None:
-        """The cap holds for one pass over the stream; repeated releases are all counted."""
-        labels = [charge.label for charge in (*self.charges, *more)]
-        return self.cap if len(set(labels)) == len(labels) else None
+        """The cap holds for one pass over the plan's releases; repeated or other ones all count."""
+        charges = (*self.charges, *more)
+        once = len({charge.label for charge in charges}) == len(charges)
+        return self.cap if once and all(charge.part == "replay" for charge in charges) else None
 
     def _check_budget(self, charge: Charge) -> None:
         budget = self.federation.budget
@@ -202,7 +212,7 @@ class Ledger:
             budget.adversary,
             cap=self._effective_cap(charge),
         )
-        if after > budget.epsilon + 1e-9 or (math.isinf(after) and math.isfinite(budget.epsilon)):
+        if not after <= budget.epsilon + 1e-9:  # an ε that is not a number is refused, too
             spent = self.epsilon("end_to_end", budget.adversary)
             raise BudgetExceeded(
                 f"releasing {charge.label!r} would bring {self.federation.name!r} to "
@@ -246,10 +256,20 @@ class Ledger:
         record = {"n": len(self.records), "kind": kind, "body": dict(body), "previous": previous}
         record["hash"] = _hash(record)
         if self._file is not None:
-            self._file.write(_canonical(record) + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._write(self._file, _canonical(record) + "\n")
         self.records.append(json.loads(_canonical(record)))
+
+    def _write(self, file: IO[str], line: str) -> None:
+        if file.closed:
+            raise PrivacyError(f"the ledger of {self.federation.name!r} is closed; open it again")
+        try:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            # How much reached the disk is unknown: only opening it anew, which reads it, may go on.
+            self.close()
+            raise
 
 
 class _NoKeys:
@@ -277,36 +297,59 @@ def charges_of(records: list[dict[str, Any]]) -> tuple[Charge, ...]:
 
 def _recover(path: Path, file: IO[str]) -> list[dict[str, Any]]:
     """Read and verify; an incomplete last line (a crash while writing) is cut off."""
-    records, good = _verified(path, path.read_bytes())
-    if good < path.stat().st_size:
+    text = path.read_bytes()
+    records, good = _verified(path, text)
+    if good < len(text):
         file.truncate(good)
-        os.fsync(file.fileno())
+    elif text and not text.endswith(b"\n"):
+        file.write("\n")
+        file.flush()
+    os.fsync(file.fileno())
     return records
 
 
 def _verified(path: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
     """The records and the number of bytes they take."""
-    good = text.rfind(b"\n") + 1
+    *lines, last = text.split(b"\n")
+    torn = _is_torn(last)
     records: list[dict[str, Any]] = []
-    previous = _START
-    for number, line in enumerate(text[:good].splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            intact = (
-                record["n"] == len(records)
-                and record["previous"] == previous
-                and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
-            )
-        except (ValueError, KeyError, TypeError):
-            intact = False
-        if not intact:
+    for line in lines if torn else [*lines, last]:
+        record = _next_record(line, records)
+        if record is None:
             raise LedgerCorrupted(
-                f"{path}, line {number}: the record does not fit the chain. The ledger is not "
-                "started anew; restore it from a backup or account for the federation by hand."
+                f"{path}, line {len(records) + 1}: the record does not fit the chain. The ledger "
+                "is not started anew; restore it from a backup or account for the federation by "
+                "hand."
             )
-        previous = record["hash"]
         records.append(record)
-    return records, good
+    return records, len(text) - len(last) if torn else len(text)
+
+
+def _is_torn(last: bytes) -> bool:
+    """Whether what follows the last newline is the beginning of a record, or nothing.
+
+    A whole record there lost its newline to damage, not to a crash while writing.
+    """
+    try:
+        json.JSONDecoder().raw_decode(last.decode(errors="replace"))
+    except ValueError:
+        return True
+    return False
+
+
+def _next_record(line: bytes, before: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The record on a line, if it is byte for byte what was written after ``before``."""
+    try:
+        record: dict[str, Any] = json.loads(line)
+        intact = (
+            record["n"] == len(before)
+            and record["previous"] == (before[-1]["hash"] if before else _START)
+            and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
+            and _canonical(record).encode() == line
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return record if intact else None
 
 
 def _opening(federation: Federation) -> dict[str, object]:

@@ -90,8 +90,8 @@ def _discrete_laplace(bits: int, candidates: int, stream: KeyStream) -> IntArray
     negative = (words & np.uint64(1)).astype(bool)
     # Both signs would count zero twice.
     once = ~(negative & (size == 0))
-    signed: IntArray = np.where(negative, -size, size)
-    return signed[once]
+    signed: IntArray = np.where(negative, -size, size)[once]
+    return signed
 
 
 def _happens(probability: NDArray[np.float64], stream: KeyStream) -> NDArray[np.bool_]:

@@ -113,15 +113,16 @@ def _sigma_sampled(budget: Budget, q: float, count: int) -> float:
     """The root of a coarse PLD, confirmed by the exact one to cost 0.995 ε to ε.
 
     A coarse PLD is up to a hundred times faster and a little pessimistic; where it is too
-    pessimistic the search is repeated on finer ones, the last of which is the ledger's own.
+    pessimistic the search is repeated on finer ones.
     """
     unamplified = _sigma_full(budget, count)
     coarse = max(1e-4, min(1e-2, budget.epsilon / 100))
     for interval in (coarse, coarse / 8, 1e-4):
         sigma = _root_of_pld(0.998 * budget.epsilon, budget.delta, q, count, unamplified, interval)
+        if sigma == _LEAST_SIGMA:
+            return sigma
         exact = pld_epsilon([(sigma, q)] * count, budget.delta)
-        floored = sigma == _LEAST_SIGMA
-        if exact <= budget.epsilon and (floored or exact >= 0.995 * budget.epsilon):
+        if 0.995 * budget.epsilon <= exact <= budget.epsilon:
             return sigma
     return unamplified
 
@@ -129,12 +130,14 @@ def _sigma_sampled(budget: Budget, q: float, count: int) -> float:
 def _root_of_pld(
     epsilon: float, delta: float, q: float, count: int, start: float, interval: float
 ) -> float:
-    """σ between ``_LEAST_SIGMA`` and ``start`` at which ``count`` rounds cost ε."""
+    """σ from ``_LEAST_SIGMA`` to just over ``start`` at which ``count`` rounds cost ε."""
 
     def excess(log_sigma: float) -> float:
         return pld_epsilon([(math.exp(log_sigma), q)] * count, delta, interval) - epsilon
 
-    high = math.log(start)
+    high = math.log(1.01 * start)
+    if excess(high) > 0:
+        return start
     while start > _LEAST_SIGMA:
         start = max(start / 2, _LEAST_SIGMA)
         low = math.log(start)

@@ -98,7 +98,7 @@ class Agreement:
 
 
 def simulated_clients(public: FloatArray, labels: int, seeds: Seeds) -> Examples:
-    """Clients made of public sentences z (n, d), each with rows of ``labels`` groups of like ones."""
+    """Clients of public sentences (n, d); each holds rows of ``labels`` groups of like ones."""
     rng = seeds.at("simulated clients")
     z = public.astype(np.float64)
     size = max(SIMULATED_ROWS, len(z) // 25)

@@ -22,7 +22,7 @@ __all__ = ["Cohort", "Examples", "Keep", "Request"]
 
 @dataclass(frozen=True)
 class Examples:
-    """PRIVATE. The examples of b clients for one task, padded to the longest; a device has b = 1."""
+    """PRIVATE. One task's examples of b clients, padded to the longest; a device has b = 1."""
 
     z: FloatArray  # (b, n, d)
     labels: IntArray  # (b, n)

@@ -52,8 +52,14 @@ def _headline(result: Result) -> RenderableType:
     ]
     closed = result.closed()
     if math.isfinite(closed):
-        lines.append(Text(f"{100 * closed:.0f} % of the way from the best ε = 0 answer to pooled"))
+        lines.append(Text(_closed(closed)))
     return Group(*lines)
+
+
+def _closed(share: float) -> str:
+    if share >= 1:
+        return "no worse than pooled, non-private training"
+    return f"{100 * share:.0f} % of the way from zero-shot to pooled, non-private training"
 
 
 def _matrix(result: Result) -> Table:
@@ -81,11 +87,9 @@ def _methods(result: Result) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("curve")
     table.add_column("", style="dim")
-    order = [name for name in YARDSTICKS if name in result.figures and name != "joint"]
-    order = [name for name in order if name != result.config.method]
-    order += [result.config.method]
-    if "joint" in result.figures and result.config.method != "joint":
-        order.append("joint")
+    below: list[str] = [name for name in YARDSTICKS if name != "joint"]
+    order = [*below, result.config.method, "joint"]
+    order = [name for name in dict.fromkeys(reversed(order)) if name in result.figures][::-1]
     for name in order:
         figures = result.figures[name]
         style = "bold green" if name == result.config.method else ""

@@ -65,7 +65,8 @@ class Layout:
 
     def unpack(self, vector: FloatArray) -> Statistics:
         """The inverse of ``pack``."""
-        blocks = vector.reshape(*vector.shape[:-1], self.modes, -1)
+        width = 1 + self.dimension + self.seconds
+        blocks = vector.reshape(*vector.shape[:-1], self.modes, width)
         return Statistics(
             blocks[..., 0] / self.weight_scale,
             blocks[..., 1 : 1 + self.dimension],

@@ -6,8 +6,8 @@ public prototype p_k,
     θ_k = p_k + o + e_k,    o ~ N(0, g_o Λ),    e_k ~ N(0, g_e Λ),
 
 with Λ the public spectrum of topics: o is what all classes have in common against the public
-corpus (news against encyclopaedia), e_k what is the class's own. The two scales are chosen by the
-marginal likelihood of all releases so far, and θ is replaced by its posterior mean: each direction
+corpus (news against encyclopaedia), e_k what is the class's own. The two scales are the likeliest
+given all releases so far and what is usual, and θ is replaced by its posterior mean: each direction
 is trusted as far as its signal goes beyond its noise. A mode that has not been released yet has
 infinite noise, and so gets p_k + o: what earlier tasks taught about it.
 """
@@ -29,6 +29,10 @@ from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay"]
 
+USUAL_SCALE: Final = 0.3
+"""g_o and g_e as found without noise on the embedded stream and on held-out train rows."""
+SCALE_DECADES: Final = 0.35
+"""Standard deviation of log₁₀ g."""
 WEIGHT_UNSURE: Final = 0.25
 """Relative doubt about the expected sum of weights."""
 SCALE_UNSURE: Final = 0.2
@@ -103,13 +107,18 @@ def estimate_replay(releases: Sequence[TaskRelease], modes: Modes, space: Public
     present = known | modes.from_texts
     weight = np.where(known, weight, weight[known].mean() if known.any() else 1.0)
     return Replay(
-        weights=onto_simplex(weight[present] / weight[present].sum()),
+        weights=_shares(weight[present]),
         mean=mean[present],
         relative=np.maximum(relative, VARIANCE_FLOOR)[present],
         labels=modes.labels[present],
         known=known[present],
         floored=float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0,
     )
+
+
+def _shares(weight: FloatArray) -> FloatArray:
+    """Line 12: weights onto the simplex; before anything is known there are none to bring there."""
+    return onto_simplex(weight / weight.sum()) if len(weight) else weight
 
 
 def _seconds(releases: Sequence[TaskRelease]) -> int:
@@ -142,18 +151,24 @@ def _posterior_offsets(y: FloatArray, variance: FloatArray, spectrum: FloatArray
 def _likeliest_scales(
     y: FloatArray, variance: FloatArray, spectrum: FloatArray
 ) -> tuple[float, float]:
-    """(g_o, g_e) of highest marginal likelihood on a grid of quarter decades."""
-    grid = np.geomspace(1e-4, 1e2, 25)
-    best = (-math.inf, 1.0, 1.0)
-    for own in grid:
+    """(g_o, g_e) of highest posterior density on a grid of eighths of a decade.
+
+    Where noise is heavy the likelihood is flat and would pick a scale by chance; a log-normal
+    prior holds it near what is usual.
+    """
+    grid = USUAL_SCALE * np.geomspace(0.01, 100, 33)
+    usual = -0.5 * np.square(np.log10(grid / USUAL_SCALE) / SCALE_DECADES)
+    best = (-math.inf, USUAL_SCALE, USUAL_SCALE)
+    for own, own_usual in zip(grid, usual, strict=True):
         spread = own * spectrum + variance[:, None]
         precision = 1.0 / spread
         alone = -0.5 * (np.square(y) * precision + np.log(spread)).sum()
         pooled, total = (y * precision).sum(axis=0), precision.sum(axis=0)
-        for common in grid:
+        for common, common_usual in zip(grid, usual, strict=True):
             gain = 1.0 + common * spectrum * total
             shared = common * spectrum * np.square(pooled) / gain - np.log(gain)
-            best = max(best, (alone + 0.5 * shared.sum(), float(common), float(own)))
+            density = alone + 0.5 * shared.sum() + own_usual + common_usual
+            best = max(best, (float(density), float(common), float(own)))
     return best[1], best[2]
 
 
@@ -172,6 +187,6 @@ def _relative_variances(
     # One scale for all modes: a class that seems wider than another by noise alone would be
     # favoured far from the centre.
     beyond = (excess + moved.mean(axis=1, keepdims=True))[:, 0]
-    precision = 1.0 / noise if (noise > 0).all() else (np.isfinite(noise) * 1e12)
+    precision = 1.0 / np.maximum(noise, 1e-12)
     scale = 1.0 + (precision * beyond).sum() / (precision.sum() + 1.0 / doubt)
     return np.full((len(mean), 1), scale)

@@ -1,0 +1,172 @@
+"""The engine: neither batches nor order nor empty clients may show in a sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.engines import simulation
+from cslr.errors import DataError
+from cslr.privacy.noise import KeyStream
+from cslr.privacy.sampling import poisson_cohort
+from cslr.privacy.values import _SEAL
+from cslr.protocol.ports import Examples
+from cslr.protocol.round import contribute
+
+LISTS = {"sub_modes": 2, "list_size": 4}
+
+
+def some(people, rows):
+    """Those rows alone."""
+    return replace(
+        people,
+        z=people.z[rows],
+        labels=people.labels[rows],
+        tasks=people.tasks[rows],
+        clients=people.clients[rows],
+    )
+
+
+def total(people, agreement, task=0, taking_part=None, cap=9):
+    labels = ((0, 1), (2, 3))[task]
+    mask = np.ones(people.count, bool) if taking_part is None else taking_part
+    summed = people.cohort(task, mask, cap).total(agreement.request(task, labels))
+    return summed.total(_SEAL)
+
+
+def one_by_one(people, agreement, task=0, clients=None):
+    """The same sum with every client on a device of its own."""
+    request = agreement.request(task, ((0, 1), (2, 3))[task])
+    result = np.zeros(request.layout.size, dtype=np.int64)
+    for client in range(people.count) if clients is None else clients:
+        rows = np.flatnonzero((people.clients == client) & (people.tasks == task))
+        if len(rows):
+            examples = Examples(
+                people.z[rows][None],
+                people.labels[rows][None],
+                np.ones((1, len(rows)), bool),
+                (int(client),),
+            )
+            result += contribute(examples, request).rows(_SEAL)[0]
+    return result
+
+
+@pytest.mark.parametrize("lists", [{}, LISTS], ids=["plain", "lists"])
+def test_the_sum_is_that_of_devices_each_on_its_own(world, lists):
+    agreement = world.agreement(**lists)
+    for task in (0, 1):
+        found = total(world.population, agreement, task)
+        np.testing.assert_array_equal(found, one_by_one(world.population, agreement, task))
+        assert np.abs(found).max() > 10_000
+
+
+@pytest.mark.parametrize("lists", [{}, LISTS], ids=["plain", "lists"])
+@pytest.mark.parametrize("rows", [1, 50, 90])
+def test_batching_changes_nothing(world, monkeypatch, rows, lists):
+    agreement = world.agreement(**lists)
+    whole = total(world.population, agreement)
+    monkeypatch.setattr(simulation, "BATCH_ROWS", rows)
+    np.testing.assert_array_equal(total(world.population, agreement), whole)
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(1, 12), (10**6, 1)])
+def test_batches_hold_every_client_once(world, monkeypatch, rows, batches):
+    monkeypatch.setattr(simulation, "BATCH_ROWS", rows)
+    people = world.population
+    seen = list(people.cohort(0, np.ones(12, bool), 9)._batches())
+    assert len(seen) == batches
+    assert sorted(client for batch in seen for client in batch.clients) == list(range(12))
+    assert sum(int(batch.mask.sum()) for batch in seen) == int(np.sum(people.tasks == 0))
+
+
+def test_a_cohort_of_nobody_sums_to_zero(world):
+    nobody = np.zeros(12, dtype=bool)
+    np.testing.assert_array_equal(
+        total(world.population, world.agreement(**LISTS), taking_part=nobody), 0
+    )
+
+
+def test_a_population_without_any_row_sums_to_zero(world):
+    empty = some(world.population, np.zeros(0, dtype=np.int64))
+    found = total(empty, world.agreement())
+    np.testing.assert_array_equal(found, np.zeros(20))
+
+
+def test_a_client_without_rows_for_a_task_adds_nothing(world):
+    people = world.population
+    fewer = some(people, np.flatnonzero((people.clients != 4) | (people.tasks != 0)))
+    others = np.arange(12) != 4
+    agreement = world.agreement(**LISTS)
+    np.testing.assert_array_equal(
+        total(fewer, agreement), total(people, agreement, taking_part=others)
+    )
+    np.testing.assert_array_equal(total(fewer, agreement, task=1), total(people, agreement, task=1))
+
+
+@pytest.mark.parametrize("lists", [{}, LISTS], ids=["plain", "lists"])
+def test_a_client_with_one_example_adds_an_eighth(world, lists):
+    people, agreement = world.population, world.agreement(**lists, bound=4.0)
+    row = np.flatnonzero((people.labels == 1) & (people.tasks == 0))[:1]
+    layout = agreement.request(0, (0, 1)).layout
+    sums = layout.unpack(total(some(people, row), agreement) * (4.0 / 2**20))
+    modes = sums.weight.reshape(2, -1)
+    assert modes[0].sum() == 0
+    assert modes[1].sum() == pytest.approx(1 / 8, abs=1e-3)
+    offset = sums.offset.reshape(2, -1, 8)[1].sum(axis=0)
+    prototypes = agreement.modes.prototypes.mean.reshape(4, -1, 8)[1]
+    expected = agreement.space.into(people.z[row])[0] / 8 - modes[1] @ prototypes
+    np.testing.assert_allclose(offset, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_embedding_that_is_not_finite_is_refused_by_row_and_client(world, bad):
+    people = world.population
+    z = people.z.copy()
+    z[[37, 99], 5] = bad
+    with pytest.raises(DataError, match=rf"row 37 \(client {people.clients[37]}\)"):
+        replace(people, z=z)
+
+
+def test_a_client_speaks_at_most_as_often_as_the_cap_allows(world):
+    people, agreement = world.population, world.agreement()
+    # Client 0 holds nothing of task 0, so under a cap of 1 it alone may speak about task 1.
+    people = some(people, np.flatnonzero((people.clients != 0) | (people.tasks != 0)))
+    assert all(np.any((people.clients == i) & (people.tasks == 0)) for i in range(1, 12))
+    np.testing.assert_array_equal(
+        total(people, agreement, task=0, cap=1), one_by_one(people, agreement, 0)
+    )
+    capped = total(people, agreement, task=1, cap=1)
+    np.testing.assert_array_equal(capped, one_by_one(people, agreement, 1, clients=[0]))
+    assert np.any(capped)
+    np.testing.assert_array_equal(
+        total(people, agreement, task=1, cap=2), one_by_one(people, agreement, 1)
+    )
+
+
+def test_over_all_tasks_a_capped_client_is_heard_once(world):
+    people, agreement = world.population, world.agreement()
+    for client in range(people.count):
+        alone = some(people, np.flatnonzero(people.clients == client))
+        heard = [np.any(total(alone, agreement, task, cap=1)) for task in (0, 1)]
+        assert heard == [True, False]
+
+
+def test_only_those_who_take_part_are_summed(world):
+    people, agreement = world.population, world.agreement(**LISTS)
+    cohort = poisson_cohort(12, 0.5, KeyStream(bytes(32)))
+    assert 0 < cohort.sum() < 12
+    np.testing.assert_array_equal(
+        total(people, agreement, taking_part=cohort),
+        one_by_one(people, agreement, clients=np.flatnonzero(cohort)),
+    )
+
+
+def test_the_parts_of_a_cohort_add_up(world):
+    people, agreement = world.population, world.agreement(**LISTS)
+    half = np.arange(12) < 5
+    np.testing.assert_array_equal(
+        total(people, agreement, taking_part=half) + total(people, agreement, taking_part=~half),
+        total(people, agreement),
+    )

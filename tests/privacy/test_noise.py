@@ -1,0 +1,191 @@
+"""Discrete Gaussian noise against its exact law, and shown to notice when it is a little wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_for_sum
+
+KEY = bytes(range(32))
+DRAWS = 10**6
+FINE = 2.0**21  # σ = 2 on the default grid
+SUMS = arrays(np.int64, st.integers(0, 6), elements=st.integers(-(2**62), 2**62))
+
+
+def draw(sigma: float, size: int, name: str = "") -> np.ndarray:
+    key = key_for_sum(KEY, np.frombuffer(f"{sigma}{name}".encode(), np.uint8).astype(np.int64))
+    return discrete_gaussian(sigma, size, KeyStream(key))
+
+
+@pytest.fixture(scope="module")
+def fine() -> np.ndarray:
+    return draw(FINE, DRAWS)
+
+
+def exact_p_value(draws: np.ndarray, sigma: float) -> float:
+    """χ² of the counts against P[x] ∝ exp(−x² / 2σ²), rare values pooled into two tails."""
+    reach = math.ceil(12 * sigma)
+    support = np.arange(-reach, reach + 1)
+    law = np.exp(-(support**2) / (2 * sigma**2))
+    expected = len(draws) * law / law.sum()
+    inside = np.abs(support) <= np.abs(support[expected >= 50]).max()
+    edge = support[inside].max()
+    counts = np.bincount(draws[np.abs(draws) <= edge] + edge, minlength=2 * edge + 1)
+    seen = [np.sum(draws < -edge), *counts, np.sum(draws > edge)]
+    tail = expected[~inside].sum() / 2
+    return float(stats.chisquare(seen, [tail, *expected[inside], tail], sum_check=False).pvalue)
+
+
+def scale_p_value(draws: np.ndarray, sigma: float) -> float:
+    """Two-sided: Σ x² / σ² is χ² with as many degrees of freedom as draws, once σ is large."""
+    lower = stats.chi2.cdf(np.sum((draws / sigma) ** 2), len(draws))
+    return 2 * float(min(lower, 1 - lower))
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.5, 2.0, 3.3, 10.0, 47.7])
+def test_every_value_has_its_exact_probability(sigma):
+    assert exact_p_value(draw(sigma, DRAWS), sigma) > 1e-3
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.5, 3.3])
+@pytest.mark.parametrize("error", [0.995, 1.005])
+def test_half_a_percent_of_error_would_be_noticed(sigma, error):
+    assert exact_p_value(draw(sigma, DRAWS), sigma * error) < 1e-3
+
+
+def test_the_scale_is_right_to_half_a_percent(fine):
+    assert fine.std() == pytest.approx(FINE, rel=0.005)
+    assert scale_p_value(fine, FINE) > 1e-3
+
+
+@pytest.mark.parametrize("error", [0.995, 1.005])
+def test_half_a_percent_more_or_less_noise_would_be_noticed(fine, error):
+    assert scale_p_value(fine, FINE * error) < 1e-6
+
+
+def test_the_shape_is_gaussian(fine):
+    assert stats.kstest(fine / FINE, "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("error", [0.95, 1.05])
+def test_the_shape_test_rejects_five_percent_in_either_direction(fine, error):
+    assert stats.kstest(fine[:200_000] / (FINE * error), "norm").pvalue < 1e-6
+
+
+def test_a_laplace_of_the_same_scale_would_not_pass_for_gaussian():
+    laplace = np.random.default_rng(0).laplace(scale=math.sqrt(0.5), size=10_000)
+    assert stats.kstest(laplace, "norm").pvalue < 1e-6
+
+
+def test_the_tails_are_there(fine):
+    """A rejection sampler may lose them unseen by χ² and KS."""
+    beyond = np.sum(np.abs(fine) > 4 * FINE)
+    assert stats.binomtest(int(beyond), len(fine), 2 * stats.norm.sf(4)).pvalue > 1e-3
+
+
+def test_coordinates_are_centred_and_independent(fine):
+    bound = 4 / math.sqrt(len(fine))
+    z = fine / FINE
+    assert abs(z.mean()) < bound
+    assert abs(np.mean(np.sign(z))) < bound
+    assert abs(np.mean(z[1:] * z[:-1])) < bound
+    assert abs(np.mean(np.abs(z[1:]) * np.abs(z[:-1])) - 2 / math.pi) < bound
+
+
+@pytest.mark.parametrize("sigma", [2.0**bits * bias for bits in (12, 30, 40) for bias in (0.71, 1)])
+def test_the_scale_holds_at_any_distance_from_a_power_of_two(sigma):
+    """The proposal's scale is a power of two; σ need not be."""
+    assert scale_p_value(draw(sigma, 200_000), sigma) > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sigma", [1.45 * 2**20, 2.65 * 2**20])
+def test_the_scale_is_right_to_a_fifth_of_a_percent(sigma):
+    parts = [draw(sigma, DRAWS, str(part)) for part in range(10)]
+    squares = sum(float(np.sum((part / sigma) ** 2)) for part in parts)
+    lower = float(stats.chi2.cdf(squares, 10 * DRAWS))
+    assert math.sqrt(squares / (10 * DRAWS)) == pytest.approx(1, rel=0.002)
+    assert 5e-4 < lower < 1 - 5e-4
+    for error in (0.998, 1.002):
+        wrong = float(stats.chi2.cdf(squares / error**2, 10 * DRAWS))
+        assert min(wrong, 1 - wrong) < 1e-9
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 1000])
+def test_as_many_integers_as_asked_for_are_drawn(size):
+    drawn = draw(5.0, size)
+    assert drawn.shape == (size,)
+    assert drawn.dtype == np.int64
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.999, -3.0, np.nan, np.inf, 2.0**41])
+def test_a_wrong_sigma_is_refused(sigma):
+    with pytest.raises(ValueError, match="sigma must be at"):
+        discrete_gaussian(sigma, 3, KeyStream(KEY))
+
+
+def test_the_same_key_gives_the_same_noise():
+    first = discrete_gaussian(FINE, 500, KeyStream(KEY))
+    assert first.tolist() == discrete_gaussian(FINE, 500, KeyStream(KEY)).tolist()
+
+
+def test_the_noise_of_a_key_never_changes():
+    """A release that a crash interrupted gets its noise again even from a later version."""
+    noise = discrete_gaussian(1000.0, 6, KeyStream(KEY))
+    assert noise.tolist() == [1268, 189, 345, -313, -261, -374]
+
+
+@given(SUMS)
+def test_the_same_sum_has_the_same_key_and_tag(total):
+    assert key_for_sum(KEY, total) == key_for_sum(KEY, total.copy())
+    assert tag_for_sum(KEY, total) == tag_for_sum(KEY, total.copy())
+
+
+@given(SUMS, SUMS)
+def test_different_sums_have_different_keys_and_tags(one, other):
+    same = one.tolist() == other.tolist()
+    assert (key_for_sum(KEY, one) == key_for_sum(KEY, other)) is same
+    assert (tag_for_sum(KEY, one) == tag_for_sum(KEY, other)) is same
+
+
+def test_one_step_in_one_coordinate_is_another_noise_altogether():
+    total = np.zeros(20_000, dtype=np.int64)
+    moved = total.copy()
+    moved[7] = 1
+    first, second = (
+        discrete_gaussian(FINE, len(total), KeyStream(key_for_sum(KEY, each)))
+        for each in (total, moved)
+    )
+    assert abs(np.corrcoef(first, second)[0, 1]) < 4 / math.sqrt(len(total))
+
+
+def test_the_tag_does_not_give_the_key_away():
+    total = np.array([1, 2, 3])
+    assert bytes.fromhex(tag_for_sum(KEY, total)) != key_for_sum(KEY, total)
+    assert tag_for_sum(KEY, total) != tag_for_sum(bytes(32), total)
+
+
+def test_the_stream_is_aes_256_in_counter_mode():
+    """NIST: AES-256 of the zero block under the zero key."""
+    block = np.array(KeyStream(bytes(32)).words(2), dtype="<u8").tobytes()
+    assert block.hex() == "dc95c078a2408989ad48a21492842087"
+
+
+def test_the_stream_goes_on_where_it_stopped():
+    stream, whole = KeyStream(KEY), KeyStream(KEY).words(9).tolist()
+    parts = [stream.words(count).tolist() for count in (0, 4, 5)]
+    assert sum(parts, []) == whole
+
+
+@pytest.mark.parametrize("length", [0, 16, 31, 33])
+def test_a_key_of_another_length_is_refused(length):
+    with pytest.raises(ValueError, match="32 bytes"):
+        KeyStream(bytes(length))
+

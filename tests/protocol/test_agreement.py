@@ -1,0 +1,104 @@
+"""What is agreed before the first release: public, deterministic, blind to clients."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.bench.methods import agree
+from cslr.protocol.agreement import simulated_clients
+from cslr.protocol.bounds import with_bound
+from cslr.protocol.round import statistics_of
+from cslr.seeding import Seeds
+
+
+@pytest.mark.parametrize("lists", [{}, {"sub_modes": 2, "list_size": 4}], ids=["plain", "lists"])
+@pytest.mark.parametrize("second_moments", ["shared", "diagonal"])
+def test_the_bound_is_positive_and_the_same_every_time(world, lists, second_moments):
+    agreement = world.agreement(**lists, second_moments=second_moments)
+    one, two = (with_bound(agreement, world.public, labels_per_task=2) for _ in range(2))
+    assert 0 < one.bound < 2.0
+    assert 0 < one.kept <= 1
+    assert (one.bound, one.kept) == (two.bound, two.kept)
+    assert replace(one, bound=agreement.bound, kept=agreement.kept) == agreement
+
+
+def test_the_bound_clips_nine_in_ten_simulated_clients(world):
+    agreement = with_bound(world.agreement(), world.public, labels_per_task=1)
+    examples = simulated_clients(world.public, 1, Seeds(13))
+    centre = replace(agreement.modes.prototypes, mean=np.zeros((4, 8)))
+    request = replace(agreement, modes=replace(agreement.modes, prototypes=centre)).request(0, (0,))
+    request = replace(
+        request, prototypes=replace(request.prototypes, covariance=agreement.space.spread[None])
+    )
+    norms = np.linalg.norm(request.layout.pack(statistics_of(examples, request)), axis=1)
+    assert np.mean(norms > agreement.bound) == pytest.approx(0.9, abs=0.02)
+
+
+def test_what_is_agreed_does_not_depend_on_any_clients_data(make_setting):
+    setting = make_setting()
+    other = replace(setting.population, z=np.random.default_rng(1).uniform(
+        size=setting.population.z.shape
+    ))
+    one, two = agree(setting), agree(replace(setting, population=other))
+    assert one.public_facts() == two.public_facts()
+    assert one.bound == two.bound
+    np.testing.assert_array_equal(one.modes.prototypes.mean, two.modes.prototypes.mean)
+    np.testing.assert_array_equal(one.space.anchors, two.space.anchors)
+
+
+def test_public_facts_are_plain_json(world):
+    facts = with_bound(world.agreement(), world.public, 2).public_facts()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["clients"] == 12
+    assert facts["modes"] == 4
+    assert facts["space"] == world.space().digest()
+
+
+@pytest.mark.parametrize(
+    "change", [{"bound": 0.3}, {"list_size": 2}, {"matcher": "random"}, {"seed": 14}]
+)
+def test_another_agreement_has_other_public_facts(world, change):
+    assert world.agreement(**change).public_facts() != world.agreement().public_facts()
+
+
+def test_a_request_carries_the_prototypes_of_its_own_labels(world):
+    agreement = world.agreement(sub_modes=2)
+    everything = agreement.modes.prototypes.mean
+    for labels in ((2, 3), (3, 2), (1,)):
+        request = agreement.request(1, labels)
+        assert request.layout.modes == 2 * len(labels)
+        for label in labels:
+            np.testing.assert_array_equal(
+                request.prototypes_of(label).mean, everything[2 * label : 2 * label + 2]
+            )
+
+
+@pytest.mark.parametrize(("second_moments", "seconds"), [("shared", 1), ("diagonal", 8)])
+def test_a_layout_has_room_for_the_second_moments_asked_for(world, second_moments, seconds):
+    layout = world.agreement(second_moments=second_moments).layout(3)
+    assert layout.seconds == seconds
+    assert layout.size == 3 * (1 + 8 + seconds)
+
+
+def test_more_clients_are_expected_to_weigh_more(world):
+    agreement = world.agreement()
+    assert replace(agreement, clients=24).expected_weight == 2 * agreement.expected_weight
+    assert replace(agreement, kept=0.5).expected_weight == 0.5 * agreement.expected_weight
+
+
+def test_simulated_clients_are_made_of_public_sentences(world):
+    examples = simulated_clients(world.public, 2, Seeds(1))
+    rows = {row.tobytes() for row in world.public}
+    assert all(row.tobytes() in rows for row in examples.z.reshape(-1, 24))
+    assert examples.mask.all()
+    np.testing.assert_array_equal(np.unique(examples.labels), [0, 1])
+
+
+def test_rows_of_one_simulated_label_are_more_alike_than_any_rows(world):
+    examples = simulated_clients(world.public, 1, Seeds(1))
+    within = examples.z.var(axis=1, ddof=1).sum(axis=-1).mean()
+    assert within < 0.9 * world.public.var(axis=0).sum()

@@ -1,0 +1,159 @@
+"""A client's contribution: one vector, its own moments, whatever the list looks like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Mixture
+from cslr.privacy.values import _SEAL
+from cslr.protocol.round import contribute, statistics_of
+from cslr.protocol.step1_list import ListLearner
+from cslr.protocol.step4_aggregate.contribution import (
+    FULL_WEIGHT,
+    Layout,
+    Statistics,
+    joined,
+    mode_statistics,
+)
+
+SPREAD = np.array([2.0, 1.0, 0.5])
+
+
+def some_lists(b: int = 2, size: int = 4, seed: int = 0) -> Mixture:
+    rng = np.random.default_rng(seed)
+    gaussians = Gaussians(
+        rng.standard_normal((b, size, 3)), rng.uniform(0.1, 1.0, (b, size, 3))
+    )
+    return Mixture(rng.dirichlet(np.ones(size), size=b), gaussians)
+
+
+PROTOTYPES = Gaussians(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.tile(SPREAD, (2, 1)))
+IDS = np.array([[0, 1, 1, 0], [1, 1, 1, 1]])
+COUNTS = np.array([4, 20])
+
+
+def blocks(statistics: Statistics) -> list[np.ndarray]:
+    return [statistics.weight, statistics.offset, statistics.second]
+
+
+def test_statistics_are_those_of_the_formula():
+    lists = some_lists()
+    found = mode_statistics(lists, IDS, COUNTS, PROTOTYPES, SPREAD, 3, weight_floor=0.0)
+    for i, j in np.ndindex(2, 2):
+        weight, offset, second = 0.0, np.zeros(3), np.zeros(3)
+        for entry in np.flatnonzero(IDS[i] == j):
+            w = lists.weights[i, entry] * min(COUNTS[i], FULL_WEIGHT) / FULL_WEIGHT
+            mean = lists.gaussians.mean[i, entry]
+            moment = lists.gaussians.covariance[i, entry] + mean**2
+            weight += w
+            offset += w * (mean - PROTOTYPES.mean[j])
+            second += w * (moment - SPREAD - PROTOTYPES.mean[j] ** 2) / SPREAD
+        np.testing.assert_allclose(found.weight[i, j], weight)
+        np.testing.assert_allclose(found.offset[i, j], offset, atol=1e-12)
+        np.testing.assert_allclose(found.second[i, j], second, atol=1e-12)
+
+
+def test_a_shared_second_moment_is_the_mean_of_the_diagonal_one():
+    arguments = some_lists(), IDS, COUNTS, PROTOTYPES, SPREAD
+    shared = mode_statistics(*arguments, 1, 0.05)
+    diagonal = mode_statistics(*arguments, 3, 0.05)
+    assert shared.second.shape == (2, 2, 1)
+    np.testing.assert_allclose(shared.second[..., 0], diagonal.second.mean(axis=-1))
+
+
+def test_the_order_of_a_list_does_not_matter():
+    lists, order = some_lists(), np.array([2, 0, 3, 1])
+    permuted = Mixture(
+        lists.weights[:, order],
+        Gaussians(lists.gaussians.mean[:, order], lists.gaussians.covariance[:, order]),
+    )
+    one = mode_statistics(lists, IDS, COUNTS, PROTOTYPES, SPREAD, 3, 0.05)
+    two = mode_statistics(permuted, IDS[:, order], COUNTS, PROTOTYPES, SPREAD, 3, 0.05)
+    for a, b in zip(blocks(one), blocks(two), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize(("rows", "weight"), [(0, 0.0), (1, 0.125), (4, 0.5), (8, 1.0), (99, 1.0)])
+def test_a_label_counts_fully_from_eight_examples_on(rows, weight):
+    lists, counts = some_lists(b=1, size=2), np.array([rows])
+    found = mode_statistics(lists, np.zeros((1, 2), int), counts, PROTOTYPES, SPREAD, 1, 0.0)
+    np.testing.assert_allclose(found.weight, [[weight, 0.0]])
+
+
+def test_a_light_candidate_counts_half_and_is_never_dropped():
+    lists = Mixture(np.array([[0.96, 0.04]]), some_lists(b=1, size=2).gaussians)
+    ids, counts = np.array([[0, 1]]), np.array([8])
+    found = mode_statistics(lists, ids, counts, PROTOTYPES, SPREAD, 1, weight_floor=0.05)
+    np.testing.assert_allclose(found.weight, [[0.96, 0.02]])
+
+
+def test_a_client_that_looks_like_its_prototype_adds_a_weight_and_nothing_else():
+    lists = Mixture(np.ones((1, 1)), Gaussians(PROTOTYPES.mean[None, :1], SPREAD[None, None]))
+    ids, counts = np.zeros((1, 1), int), np.array([8])
+    found = mode_statistics(lists, ids, counts, PROTOTYPES, SPREAD, 3, 0.05)
+    np.testing.assert_array_equal(found.weight, [[1.0, 0.0]])
+    np.testing.assert_allclose(found.offset, 0, atol=1e-15)
+    np.testing.assert_allclose(found.second, 0, atol=1e-15)
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 3))
+def test_unpacking_undoes_packing(modes, dimension, shared, b):
+    seconds, rng = 1 if shared else dimension, np.random.default_rng(b)
+    layout = Layout(modes, dimension, seconds, weight_scale=0.05, second_scale=0.5)
+    statistics = Statistics(
+        rng.standard_normal((b, modes)),
+        rng.standard_normal((b, modes, dimension)),
+        rng.standard_normal((b, modes, seconds)),
+    )
+    vectors = layout.pack(statistics)
+    assert vectors.shape == (b, layout.size) == (b, modes * (1 + dimension + seconds))
+    for one, other in zip(blocks(statistics), blocks(layout.unpack(vectors)), strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def test_joined_modes_stand_side_by_side():
+    part = mode_statistics(some_lists(), IDS, COUNTS, PROTOTYPES, SPREAD, 1, 0.05)
+    both = joined([part, part])
+    assert both.weight.shape == (2, 4)
+    np.testing.assert_array_equal(both.offset[:, 2:], part.offset)
+
+
+@pytest.mark.parametrize("second_moments", ["shared", "diagonal"])
+def test_with_one_mode_per_label_the_list_size_changes_nothing(world, second_moments):
+    # An M-step keeps a client's moments, so only the half weight of light candidates is left out.
+    agreement = world.agreement(second_moments=second_moments, bound=4.0)
+    rows = []
+    for size in (1, 4):
+        learner = ListLearner(size=size, weight_floor=0.0)
+        request = replace(agreement, learner=learner).request(0, (0, 1))
+        rows.append(contribute(world.examples(0), request).rows(_SEAL))
+    assert np.abs(rows[0]).max() > 10_000
+    np.testing.assert_allclose(rows[0], rows[1], atol=4)
+
+
+def test_light_candidates_are_the_only_difference_a_list_makes_with_one_mode(world):
+    statistics = [
+        statistics_of(
+            world.examples(0),
+            replace(world.agreement(), learner=ListLearner(size=size)).request(0, (0, 1)),
+        )
+        for size in (1, 4)
+    ]
+    lost = statistics[0].weight - statistics[1].weight
+    assert np.all(lost >= -1e-12)
+    assert np.all(lost <= 4 * 0.05 / 2)
+
+
+def test_a_client_without_rows_of_a_label_says_nothing_about_it(world):
+    examples = world.examples(0)
+    silent = replace(examples, mask=examples.mask & (examples.labels != 1))
+    found = statistics_of(silent, world.agreement().request(0, (0, 1)))
+    assert np.all(found.weight[:, 0] > 0)
+    for block in blocks(found):
+        np.testing.assert_array_equal(block[:, 1], 0.0)

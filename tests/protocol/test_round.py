@@ -1,0 +1,360 @@
+"""Algorithm 1 as a whole: its symmetries, its sensitivity, its plain mean, its interruptions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.engines.simulation import Population
+from cslr.errors import BudgetExceeded, LedgerCorrupted
+from cslr.privacy.plan import Budget, calibrate
+from cslr.privacy.values import _SEAL
+from cslr.protocol.round import contribute, one_round, replay_of
+from cslr.protocol.step3_match import MATCHERS
+
+PLAIN = {"sub_modes": 1, "list_size": 1}
+LISTS = {"sub_modes": 2, "list_size": 4}
+
+
+def permuted(people: Population, order: np.ndarray) -> Population:
+    """The same rows in another order."""
+    return replace(
+        people,
+        z=people.z[order],
+        labels=people.labels[order],
+        tasks=people.tasks[order],
+        clients=people.clients[order],
+    )
+
+
+def without(people: Population, client: int) -> Population:
+    return permuted(people, np.flatnonzero(people.clients != client))
+
+
+def everyone(people: Population) -> np.ndarray:
+    return np.ones(people.count, dtype=bool)
+
+
+def total(people: Population, agreement, task: int = 0) -> np.ndarray:
+    """The integer sum before noise, which nobody but the mechanism sees."""
+    labels = ((0, 1), (2, 3))[task]
+    cohort = people.cohort(task, everyone(people), cap=9)
+    return cohort.total(agreement.request(task, labels)).total(_SEAL)
+
+
+@pytest.fixture
+def run(world, make_ledger):
+    """Q of both tasks: ``run(people, agreement, epsilon, seed)``."""
+
+    def go(people, agreement, epsilon=8.0, seed=13):
+        plan, ledger = calibrate(Budget(epsilon), releases=2), make_ledger(epsilon, seed)
+        releases = [
+            one_round(
+                task,
+                labels,
+                people.cohort(task, everyone(people), plan.cap),
+                agreement,
+                plan,
+                ledger,
+                Nowhere(),
+            )
+            for task, labels in enumerate(world.tasks)
+        ]
+        return replay_of(releases, agreement).value
+
+    return go
+
+
+class Nowhere:
+    """A ``Keep`` that forgets."""
+
+    def load(self, label):
+        return None
+
+    def save(self, label, vector):
+        pass
+
+
+def assert_same_bits(one, two):
+    for name, value in vars(one).items():
+        np.testing.assert_array_equal(value, getattr(two, name), err_msg=name)
+
+
+# -- symmetries ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lists", [PLAIN, LISTS], ids=["plain", "lists"])
+def test_the_order_of_clients_changes_no_bit_of_the_sum_or_of_the_replay(world, run, lists):
+    agreement, people = world.agreement(**lists), world.population
+    order = np.argsort(-people.clients, kind="stable")
+    other = permuted(people, order)
+    assert not np.array_equal(other.clients, people.clients)
+    np.testing.assert_array_equal(total(other, agreement), total(people, agreement))
+    assert_same_bits(run(other, agreement), run(people, agreement))
+
+
+def test_the_numbers_of_clients_change_no_bit_where_no_stream_is_drawn(world, run):
+    agreement, people = world.agreement(), world.population
+    names = np.random.default_rng(5).permutation(people.count)
+    other = replace(people, clients=names[people.clients])
+    np.testing.assert_array_equal(total(other, agreement), total(people, agreement))
+    assert_same_bits(run(other, agreement), run(people, agreement))
+
+
+@pytest.mark.parametrize("lists", [PLAIN, LISTS], ids=["plain", "lists"])
+def test_the_order_of_a_clients_rows_moves_the_sum_by_rounding_only(world, run, lists):
+    agreement, people = world.agreement(**lists), world.population
+    other = permuted(people, np.random.default_rng(1).permutation(len(people.z)))
+    gap = np.abs(total(other, agreement) - total(people, agreement))
+    assert gap.max() <= people.count  # a grid step of 2⁻²⁰ S per client
+    clear, shuffled = run(people, agreement, math.inf), run(other, agreement, math.inf)
+    np.testing.assert_allclose(shuffled.mean, clear.mean, atol=1e-5)
+    np.testing.assert_allclose(shuffled.weights, clear.weights, atol=1e-5)
+
+
+def test_the_order_of_a_stack_of_clients_permutes_their_contributions(world):
+    examples, request = world.examples(0), world.agreement(**LISTS).request(0, (0, 1))
+    order = np.random.default_rng(2).permutation(len(examples.clients))
+    other = replace(
+        examples,
+        z=examples.z[order],
+        labels=examples.labels[order],
+        mask=examples.mask[order],
+        clients=tuple(int(i) for i in order),
+    )
+    np.testing.assert_array_equal(
+        contribute(other, request).rows(_SEAL), contribute(examples, request).rows(_SEAL)[order]
+    )
+
+
+def test_the_order_in_which_a_tasks_labels_are_named_does_not_matter(world, make_ledger):
+    people, agreement = world.population, world.agreement(**LISTS)
+    plan, replays = calibrate(Budget(math.inf), releases=1), []
+    for labels in ((0, 1), (1, 0)):
+        cohort = people.cohort(0, everyone(people), 1)
+        released = one_round(0, labels, cohort, agreement, plan, make_ledger(), Nowhere())
+        replays.append(replay_of([released], agreement).value)
+    assert_same_bits(*replays)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(world, run):
+    people = world.population
+    first = run(people, world.agreement(**LISTS))
+    assert_same_bits(first, run(people, world.agreement(**LISTS)))
+    noise = run(people, world.agreement(**LISTS), seed=14)
+    assert not np.allclose(first.mean, noise.mean)
+    anchors = run(people, world.agreement(**LISTS, seed=14))
+    assert not np.allclose(first.mean, anchors.mean)
+
+
+# -- sensitivity -----------------------------------------------------------------------------------
+
+
+def a_few(people: Population, count: int = 4) -> Population:
+    """Enough clients to remove one by one."""
+    return replace(permuted(people, np.flatnonzero(people.clients < count)), count=count)
+
+
+@pytest.mark.parametrize(
+    ("matcher", "bound"),
+    [*((matcher, 0.2) for matcher in MATCHERS), ("signature", 0.02), ("signature", 2.0)],
+)
+def test_no_client_moves_the_sum_by_more_than_the_bound(world, matcher, bound):
+    people = a_few(world.population)
+    wild = people.z.copy()
+    wild[people.clients == 3] *= 1e6  # one client's encoder has gone mad
+    people = replace(people, z=wild)
+    agreement = world.agreement(**LISTS, matcher=matcher, bound=bound)
+    with_all = total(people, agreement)
+    for client in range(people.count):
+        moved = with_all - total(without(people, client), agreement)
+        assert math.isqrt(int(moved @ moved)) <= agreement.request(0, (0, 1)).grid.steps
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_removing_a_client_takes_its_own_contribution_away_and_nothing_else(world, matcher):
+    people, agreement = a_few(world.population), world.agreement(**LISTS, matcher=matcher)
+    own = contribute(world.examples(0), agreement.request(0, (0, 1))).rows(_SEAL)
+    with_all = total(people, agreement)
+    for client in range(people.count):
+        moved = with_all - total(without(people, client), agreement)
+        np.testing.assert_allclose(moved, own[client], atol=2)  # grid steps
+        assert np.abs(own[client]).max() > 1000
+
+
+# -- the plain mean --------------------------------------------------------------------------------
+
+
+def equal_clients(world, clients: int = 6, rows: int = 9) -> Population:
+    """Every client holds ``rows`` rows of each label: enough to count fully."""
+    people = world.population
+    picks = np.concatenate(
+        [np.flatnonzero(people.labels == label)[: clients * rows] for label in range(4)]
+    )
+    mine = permuted(people, picks)
+    return replace(mine, clients=np.tile(np.arange(clients), 4 * rows), count=clients)
+
+
+@pytest.mark.parametrize("prior", ["labels", "none"])
+def test_without_clip_and_noise_the_replay_is_the_plain_mean_of_the_clients_means(
+    world, run, prior
+):
+    people, agreement = equal_clients(world), world.agreement(prior=prior, bound=8.0)
+    x = agreement.space.into(people.z)
+    means = np.stack(
+        [
+            np.mean(
+                [x[(people.labels == k) & (people.clients == i)].mean(axis=0) for i in range(6)],
+                axis=0,
+            )
+            for k in range(4)
+        ]
+    )
+    replay = run(people, agreement, epsilon=math.inf)
+    np.testing.assert_allclose(replay.mean, means, atol=1e-4)  # the grid's step is 8 / 2²⁰
+    np.testing.assert_allclose(replay.weights, 0.25, atol=1e-4)
+
+
+def test_clients_with_few_rows_count_less(world):
+    people, agreement = world.population, world.agreement(bound=8.0)
+    layout = agreement.request(0, (0, 1)).layout
+    sums = layout.unpack(total(people, agreement) * (8.0 / 2**20))
+    x, prototypes = agreement.space.into(people.z), agreement.modes.prototypes.mean
+    for label in (0, 1):
+        weight, offset = 0.0, np.zeros(8)
+        for client in range(people.count):
+            mine = x[(people.labels == label) & (people.clients == client)]
+            w = min(len(mine), 8) / 8
+            weight, offset = weight + w, offset + w * (mine.mean(axis=0) - prototypes[label])
+        assert sums.weight[label] == pytest.approx(weight, abs=0.01)
+        np.testing.assert_allclose(sums.offset[label], offset, atol=1e-4)
+
+
+# -- lists pay where a label has several modes -----------------------------------------------------
+
+
+def test_signatures_keep_the_sub_modes_of_a_label_apart_and_random_ids_blur_them(world, run):
+    apart, blurred = (
+        run(world.population, world.agreement(**LISTS, matcher=matcher, bound=4.0), math.inf)
+        for matcher in ("signature", "random")
+    )
+    people = world.population
+    x = world.space().into(people.z)
+    for label in range(4):
+        topics = np.stack(
+            [x[(people.labels == label) & (world.sub_topics == j)].mean(axis=0) for j in (0, 1)]
+        )
+        true_gap = np.linalg.norm(topics[0] - topics[1])
+        one, two = apart.mean[2 * label : 2 * label + 2]
+        errors = [np.linalg.norm([one, two] - order) for order in (topics, topics[::-1])]
+        assert min(errors) < 0.2 * true_gap
+        assert np.linalg.norm(one - two) > 0.8 * true_gap
+        one, two = blurred.mean[2 * label : 2 * label + 2]
+        assert np.linalg.norm(one - two) < 0.5 * true_gap
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def attempt(world, make_ledger, drawer):
+    """One round of task 0 as often as wanted, on one ledger and one drawer."""
+    plan, ledger = calibrate(Budget(8.0), releases=2), make_ledger(8.0)
+
+    def go(people=world.population, keep=drawer):
+        cohort = people.cohort(0, everyone(people), plan.cap)
+        return one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, keep).value
+
+    return go, ledger
+
+
+class Crash(Exception):
+    pass
+
+
+class Broken(Nowhere):
+    """A disk that fails when a result should be made safe."""
+
+    def save(self, label, vector):
+        raise Crash
+
+
+def test_a_kept_release_is_read_again_and_not_paid_again(attempt, drawer):
+    go, ledger = attempt
+    first = go()
+    assert_same_bits(first.sums, go().sums)
+    assert [charge.label for charge in ledger.charges] == ["task 0"]
+    assert list(drawer.kept) == ["task 0"]
+
+
+def test_a_round_that_crashed_before_its_result_was_safe_is_repeated_at_no_cost(attempt, drawer):
+    go, ledger = attempt
+    with pytest.raises(Crash):
+        go(keep=Broken())
+    assert len(ledger.charges) == 1
+    assert not drawer.kept
+    go()
+    assert len(ledger.charges) == 1
+
+
+def test_after_a_crash_another_sum_is_another_release(attempt, world):
+    go, ledger = attempt
+    with pytest.raises(Crash):
+        go(keep=Broken())
+    go(people=without(world.population, 0))
+    assert len(ledger.charges) == 2
+
+
+def test_a_kept_vector_the_ledger_did_not_pay_for_is_refused(attempt, drawer):
+    go, _ = attempt
+    drawer.kept["task 0"] = np.zeros(20)
+    with pytest.raises(LedgerCorrupted, match="task 0"):
+        go()
+
+
+def test_a_kept_vector_that_was_changed_is_refused(attempt, drawer):
+    go, _ = attempt
+    go()
+    drawer.kept["task 0"] = drawer.kept["task 0"] + 1e-9
+    with pytest.raises(LedgerCorrupted, match="not the one that was released"):
+        go()
+
+
+def test_beyond_the_budget_nothing_is_released(world, make_ledger, drawer):
+    plan, people = calibrate(Budget(8.0), releases=2), world.population
+    ledger = make_ledger(1.0)
+    with pytest.raises(BudgetExceeded):
+        cohort = people.cohort(0, everyone(people), plan.cap)
+        one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer)
+    assert not drawer.kept
+    assert ledger.charges == ()
+
+
+def test_a_release_without_noise_is_charged_as_infinite(world, make_ledger, drawer):
+    plan, people, ledger = calibrate(Budget(math.inf), 1), world.population, make_ledger()
+    cohort = people.cohort(0, everyone(people), plan.cap)
+    released = one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer).value
+    assert ledger.epsilon("replay", "roster") == math.inf
+    expected = world.agreement().request(0, (0, 1)).layout.unpack(
+        total(people, world.agreement()) * (0.2 / 2**20)
+    )
+    np.testing.assert_array_equal(released.sums.offset, expected.offset)
+
+
+def test_a_release_expects_qn_clients_and_never_counts_them(world, make_ledger, drawer):
+    plan, people = calibrate(Budget(8.0), releases=2, q=0.5), world.population
+    nobody = np.zeros(people.count, dtype=bool)
+    released = one_round(
+        0,
+        (0, 1),
+        people.cohort(0, nobody, plan.cap),
+        world.agreement(),
+        plan,
+        make_ledger(8.0),
+        drawer,
+    ).value
+    assert released.expected_weight == pytest.approx(0.5 * world.agreement().expected_weight)
+    np.testing.assert_array_equal(released.modes, [0, 1])
