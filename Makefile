@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format clean
+.PHONY: help install demo test test-all lint format results clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: $(READY) ## learn four clinics in sequence, privately, and show it
-	@$(BIN)/cslr run --stream clinic --yardsticks
+	@$(BIN)/cslr run
 
 test: $(READY) lint ## everything that runs with every change
 	@$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -30,6 +30,10 @@ test-all: $(READY) lint ## the slow tests too
 
 lint: $(READY) ## style, types, layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+results: $(READY) ## measure the README's figures; DATA=directory of the data sets
+	@test -n "$(DATA)" || { echo "give the directory of the data sets: make results DATA=DIR"; exit 2; }
+	@$(BIN)/python benchmarks/results.py --data $(DATA)
 
 format: $(READY) ## let ruff arrange the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

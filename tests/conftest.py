@@ -60,17 +60,13 @@ class World:
         clients = tuple(range(people.count))
         return Examples(people.z[index], people.labels[index], mask, clients)
 
-    @cache
     def space(self, dimension: int = 8, anchors: int = 24, seed: int = 13) -> PublicSpace:
-        return build_space(
-            self.public, "synthetic", dimension, anchors, Seeds(seed).at("anchors")
-        )
+        return space_of(self, dimension, anchors, seed)
 
     def modes(self, space: PublicSpace, sub_modes: int = 1, prior: str = "labels") -> Modes:
         rng = Seeds(13).at("prototypes")
         return declare_modes(space, self.public, self.texts, sub_modes, prior, rng)
 
-    @cache
     def agreement(
         self,
         sub_modes: int = 1,
@@ -93,6 +89,11 @@ class World:
             self.population.count,
             bound=bound,
         )
+
+
+@cache
+def space_of(world: World, dimension: int, anchors: int, seed: int) -> PublicSpace:
+    return build_space(world.public, "synthetic", dimension, anchors, Seeds(seed).at("anchors"))
 
 
 def make_world(clients: int = 12, rows: int = 480, seed: int = 0) -> World:

@@ -110,7 +110,7 @@ class HeadConfig(_Section):
     learning_rate: float = Field(3e-4, gt=0)
     samples: int = Field(500, ge=1)
     """n_r: replay samples of each mode in a pass."""
-    passes: int = Field(20, ge=1)
+    passes: int = Field(10, ge=1)
 
 
 class Config(_Section):

@@ -1,6 +1,6 @@
 """The paper's noise table as it is written, and what it really costs.
 
-Table "accountant": q = 0.30, δ = 1e-5, σ = 3.20 / 1.45 / 0.95 "for" ε = 1 / 4 / 8, RDP orders 2..64.
+Table "accountant": q = 0.30, δ = 1e-5, σ = 3.20 / 1.45 / 0.95 for ε = 1 / 4 / 8, RDP orders 2..64.
 The paper does not say how many releases are meant, nor whether the four clipped statistics (means,
 second moments, weights, targets; B = 1 each) are one vector or four. No reading gives the table.
 """

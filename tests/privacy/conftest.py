@@ -35,8 +35,8 @@ def opened(path: Path, keys: EphemeralKeys) -> Iterator[Callable[..., Ledger]]:
     ledgers: list[Ledger] = []
 
     def open_(epsilon: float = 8.0, keys: NoiseKeys = keys, adversary: str = "roster") -> Ledger:
-        for ledger in ledgers:
-            ledger.close()
+        while ledgers:
+            ledgers.pop().close()
         federation = Federation("clinics", Budget(epsilon, adversary=adversary), "enforced")
         ledgers.append(Ledger.at(path, federation, keys))
         return ledgers[-1]

@@ -132,7 +132,7 @@ def test_renyi_costs_agree_with_a_quadrature(order, sigma, q):
 def test_renyi_is_never_below_pld(sigma, q, count):
     rounds = [(sigma, q)] * count
     tight = pld_epsilon(rounds, DELTA, FAST)
-    loose = rdp_epsilon(rounds, DELTA)
+    loose = rdp_epsilon(rounds, DELTA, [order for order in RDP_ORDERS if order >= 2])
     assert tight < loose < 1.4 * tight
     assert loose <= rdp_epsilon(rounds, DELTA, PAPER_ORDERS)
     assert rdp_epsilon(rounds, DELTA, PAPER_ORDERS) < rdp_epsilon(

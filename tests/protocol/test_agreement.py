@@ -40,9 +40,9 @@ def test_the_bound_clips_nine_in_ten_simulated_clients(world):
 
 def test_what_is_agreed_does_not_depend_on_any_clients_data(make_setting):
     setting = make_setting()
-    other = replace(setting.population, z=np.random.default_rng(1).uniform(
-        size=setting.population.z.shape
-    ))
+    other = replace(
+        setting.population, z=np.random.default_rng(1).uniform(size=setting.population.z.shape)
+    )
     one, two = agree(setting), agree(replace(setting, population=other))
     assert one.public_facts() == two.public_facts()
     assert one.bound == two.bound

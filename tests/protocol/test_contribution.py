@@ -27,9 +27,7 @@ SPREAD = np.array([2.0, 1.0, 0.5])
 
 def some_lists(b: int = 2, size: int = 4, seed: int = 0) -> Mixture:
     rng = np.random.default_rng(seed)
-    gaussians = Gaussians(
-        rng.standard_normal((b, size, 3)), rng.uniform(0.1, 1.0, (b, size, 3))
-    )
+    gaussians = Gaussians(rng.standard_normal((b, size, 3)), rng.uniform(0.1, 1.0, (b, size, 3)))
     return Mixture(rng.dirichlet(np.ones(size), size=b), gaussians)
 
 

@@ -326,8 +326,8 @@ def test_a_kept_vector_that_was_changed_is_refused(attempt, drawer):
 def test_beyond_the_budget_nothing_is_released(world, make_ledger, drawer):
     plan, people = calibrate(Budget(8.0), releases=2), world.population
     ledger = make_ledger(1.0)
+    cohort = people.cohort(0, everyone(people), plan.cap)
     with pytest.raises(BudgetExceeded):
-        cohort = people.cohort(0, everyone(people), plan.cap)
         one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer)
     assert not drawer.kept
     assert ledger.charges == ()
@@ -338,8 +338,10 @@ def test_a_release_without_noise_is_charged_as_infinite(world, make_ledger, draw
     cohort = people.cohort(0, everyone(people), plan.cap)
     released = one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer).value
     assert ledger.epsilon("replay", "roster") == math.inf
-    expected = world.agreement().request(0, (0, 1)).layout.unpack(
-        total(people, world.agreement()) * (0.2 / 2**20)
+    expected = (
+        world.agreement()
+        .request(0, (0, 1))
+        .layout.unpack(total(people, world.agreement()) * (0.2 / 2**20))
     )
     np.testing.assert_array_equal(released.sums.offset, expected.offset)
 

@@ -105,9 +105,7 @@ def test_the_order_of_clients_does_not_matter_down_to_the_last_bit(size):
 def test_what_stands_in_the_padding_does_not_matter():
     x, mask = clients()
     other = np.where(mask[..., None], x, 1e3)
-    np.testing.assert_array_equal(
-        learn(other, mask).gaussians.mean, learn(x, mask).gaussians.mean
-    )
+    np.testing.assert_array_equal(learn(other, mask).gaussians.mean, learn(x, mask).gaussians.mean)
 
 
 def test_another_stream_may_begin_elsewhere_and_the_same_one_does_not():
@@ -122,7 +120,16 @@ def test_another_stream_may_begin_elsewhere_and_the_same_one_does_not():
 def test_embeddings_are_clipped_to_the_unit_ball_and_short_ones_left_alone():
     z = np.array([[[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]])
     np.testing.assert_allclose(clip_embeddings(z), [[[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]])
-    assert clip_embeddings(z.astype(np.float32)).dtype == np.float64
+
+
+def test_a_row_is_clipped_as_if_alone():
+    # A hair over 1, as float32 encoders give it, beside a row that is far too long.
+    rows = np.array([[0.6, 0.800004], [3.0, 4.0]], dtype=np.float32)
+    np.testing.assert_array_equal(
+        clip_embeddings(rows),
+        np.concatenate([clip_embeddings(rows[:1]), clip_embeddings(rows[1:])]),
+    )
+    assert clip_embeddings(rows[:0]).shape == (0, 2)
 
 
 def test_a_variance_with_little_support_is_the_public_one():

@@ -14,9 +14,7 @@ WIDTH = 12
 ORDERLY = [name for name in MATCHERS if name != "random"]
 RNG = np.random.default_rng(3)
 CENTRES = 1.5 * RNG.standard_normal((2, WIDTH))  # the two sub-modes of a label
-PROTOTYPES = Gaussians(
-    CENTRES + 0.3 * RNG.standard_normal((2, WIDTH)), np.full((2, WIDTH), 0.5)
-)
+PROTOTYPES = Gaussians(CENTRES + 0.3 * RNG.standard_normal((2, WIDTH)), np.full((2, WIDTH), 0.5))
 ANCHORS = 1.5 * RNG.standard_normal((40, WIDTH))
 
 
@@ -69,16 +67,21 @@ def test_a_client_is_matched_as_if_alone(matcher):
     far.gaussians.mean[5] *= 100.0
     together = match(far, PROTOTYPES, ANCHORS, matcher, streams(6))
     for i in range(6):
-        alone = match(of(far, np.s_[i : i + 1]), PROTOTYPES, ANCHORS, matcher, streams(6)[i : i + 1])
+        alone = match(
+            of(far, np.s_[i : i + 1]), PROTOTYPES, ANCHORS, matcher, streams(6)[i : i + 1]
+        )
         np.testing.assert_array_equal(alone[0], together[i])
 
 
 @pytest.mark.parametrize("matcher", MATCHERS)
 def test_clients_without_examples_are_matched_without_a_word(matcher):
     lists = lists_of()
-    empty = Mixture(np.zeros_like(lists.weights), Gaussians(
-        np.zeros_like(lists.gaussians.mean), np.full_like(lists.gaussians.covariance, 1e-6)
-    ))
+    empty = Mixture(
+        np.zeros_like(lists.weights),
+        Gaussians(
+            np.zeros_like(lists.gaussians.mean), np.full_like(lists.gaussians.covariance, 1e-6)
+        ),
+    )
     assert match(empty, PROTOTYPES, ANCHORS, matcher, streams(5)).shape == (5, 3)
 
 

@@ -148,12 +148,11 @@ def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
         for name in names
     }
     cost = directory.find(kind="cost")
-    partition = directory.find(kind="partition")
     finished = directory.find(kind="finished")
     return Result(
         config,
         stream,
-        partition["clients"] if partition else stream.clients,
+        config.stream.clients or stream.clients,
         figures,
         cost or {"epsilon": {}, "sigma": None},
         finished["seconds"] if finished else math.nan,

@@ -33,16 +33,23 @@ __all__ = ["RunDirectory", "SeedDirectory"]
 
 
 class RunDirectory:
-    """An open run directory."""
+    """A run directory: looked at when it is made, written to from ``begin`` on."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path = path
         self.config = config
-        self._prepare()
+        self._check()
         self.trace = _read_trace(path / "trace.jsonl")
 
-    def _prepare(self) -> None:
-        """Create the directory, or make sure it belongs to this very configuration."""
+    def begin(self) -> None:
+        """Write the configuration down; the run is known to be possible."""
+        file = self.path / "config.json"
+        if not file.exists():
+            plain = self.config.model_dump(mode="json")
+            write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
+
+    def _check(self) -> None:
+        """Refuse a directory that belongs to something else."""
         wanted = self.config.model_dump(mode="json")
         file = self.path / "config.json"
         if file.exists():
@@ -61,7 +68,6 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{self.path} exists and is not a run directory; choose another --run-dir"
             )
-        write_atomic(file, json.dumps(wanted, indent=2).encode() + b"\n")
 
     def find(self, **wanted: object) -> dict[str, Any] | None:
         """The trace line with these values, if that step was finished."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 
 import numpy as np
 
@@ -40,47 +39,54 @@ def run(config: Config, directory: RunDirectory, on_step: Step, progress: bool =
     method_named(config.method)
     on_step(f"{config.stream.name}: reading and embedding texts", 0, 1)
     study = load_study(config, progress)
+    plan = _plan(config, len(study.stream.tasks))
+    populations = [_population(config, study, seed) for seed in config.seeds]
+    directory.begin()
     names = [config.method]
     if config.yardsticks:
         names += [name for name in YARDSTICKS if name != config.method]
-    plan = _plan(config, config.method, len(study.stream.tasks))
     rows = len(study.stream.tasks) + 1
-    total, done = len(config.seeds) * len(names) * rows, 0
-    for seed in config.seeds:
-        population = _population(config, study, seed, directory)
-        for name in names:
+    cells = [
+        (seed, people, name)
+        for seed, people in zip(config.seeds, populations, strict=True)
+        for name in names
+    ]
+    for number, (seed, population, name) in enumerate(cells):
+        _note_partition(directory, study, population, seed)
+        with _ledger(config, name, seed, directory) as ledger:
+            setting = _setting(config, study, population, seed, plan, ledger, directory)
             begun = time.perf_counter()
-            with ExitStack() as stack:
-                ledger = stack.enter_context(_ledger(config, name, seed, directory))
-                setting = _setting(config, study, population, seed, plan, ledger, directory)
-                for after, stage in enumerate(method_named(name)(setting)):
-                    on_step(f"seed {seed} · {name} · after {after} tasks", done, total)
-                    if directory.find(kind="row", seed=seed, method=name, after=after) is None:
-                        learnt = stage()
-                        if name == config.method:
-                            for file, arrays in learnt.artefacts.items():
-                                directory.seed(seed).save_arrays(file, arrays)
-                        _note_row(directory, study, setting, learnt, seed, name, after, begun)
-                        begun = time.perf_counter()
-                    done += 1
-                if name == config.method:
-                    _note_cost(directory, ledger, plan, seed)
+            for after, stage in enumerate(method_named(name)(setting)):
+                on_step(
+                    f"seed {seed} · {name} · after {after} tasks",
+                    number * rows + after,
+                    len(cells) * rows,
+                )
+                if directory.find(kind="row", seed=seed, method=name, after=after) is None:
+                    learnt = stage()
+                    if name == config.method:
+                        for file, arrays in learnt.artefacts.items():
+                            directory.seed(seed).save_arrays(file, arrays)
+                    _note_row(directory, study, setting, learnt, seed, name, after, begun)
+                begun = time.perf_counter()
+            if name == config.method:
+                _note_cost(directory, ledger, plan, seed)
     if directory.find(kind="finished") is None:
         directory.note(kind="finished", seconds=round(time.perf_counter() - started, 3))
-    on_step("done", total, total)
+    on_step("done", len(cells) * rows, len(cells) * rows)
     return collect(config, directory, study.stream)
 
 
-def _plan(config: Config, method: str, releases: int) -> Plan:
+def _plan(config: Config, releases: int) -> Plan:
     """The noise that follows from the promise; none is needed where nothing is released."""
     privacy = config.privacy
-    epsilon = privacy.epsilon if method == "cslr" else math.inf
+    epsilon = privacy.epsilon if config.method == "cslr" else math.inf
     budget = Budget(epsilon, privacy.delta, privacy.adversary)
     return calibrate(budget, releases, privacy.participation, privacy.cap)
 
 
-def _population(config: Config, study: Study, seed: int, directory: RunDirectory) -> Population:
-    """Simulated clients: a Dirichlet partition of the train rows, reported as realised."""
+def _population(config: Config, study: Study, seed: int) -> Population:
+    """Simulated clients: a Dirichlet partition of the train rows."""
     stream = study.stream
     clients = config.stream.clients or stream.clients
     alpha = config.stream.alpha or stream.alpha
@@ -89,15 +95,22 @@ def _population(config: Config, study: Study, seed: int, directory: RunDirectory
     owners = dirichlet_partition(
         kinds, clients, alpha, Seeds(seed).at("partition"), config.stream.min_rows
     )
+    return Population(study.train, stream.train.labels, stream.train.tasks, owners, clients)
+
+
+def _note_partition(
+    directory: RunDirectory, study: Study, population: Population, seed: int
+) -> None:
+    """Report the partition as realised; never where privacy is enforced."""
+    if directory.config.privacy.mode == "enforced":
+        return
     if directory.find(kind="partition", seed=seed) is None:
         directory.note(
             kind="partition",
             seed=seed,
-            clients=clients,
-            alpha=alpha,
-            realised=describe_partition(owners, stream.train.labels, clients),
+            clients=population.count,
+            realised=describe_partition(population.clients, population.labels, population.count),
         )
-    return Population(study.train, stream.train.labels, stream.train.tasks, owners, clients)
 
 
 def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
@@ -105,7 +118,7 @@ def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> 
     privacy = config.privacy
     epsilon = math.inf if method in NON_PRIVATE else privacy.epsilon
     budget = Budget(epsilon, privacy.delta, privacy.adversary)
-    name = f"{config.stream.name}"
+    name = config.stream.name
     if method != config.method:
         federation = Federation(name, Budget(math.inf, privacy.delta), "simulated")
         return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))

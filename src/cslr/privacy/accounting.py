@@ -126,7 +126,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest ε ≥ 0 with δ(ε) ≤ δ for a μ-Gaussian-DP mechanism, rounded up by 1e-12."""
+    """The smallest ε ≥ 0 with δ(ε) ≤ δ for a μ-Gaussian-DP mechanism, rounded up by about 1e-12."""
     _check_delta(delta)
     if mu <= 0:
         return 0.0
@@ -134,7 +134,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1.0
     root = brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-13)
-    return float(root) + 1e-12
+    return float(root) * (1 + 1e-12) + 1e-12
 
 
 def pld_epsilon(

@@ -68,8 +68,8 @@ class Ledger:
         except OSError:
             file.close()
             raise PrivacyError(f"{path} is in use by another process; wait for it to end") from None
-        ledger = cls(federation, keys, file)
         try:
+            ledger = cls(federation, keys, file)
             ledger.records = _recover(path, file)
             ledger._check_or_open(path)
         except BaseException:
@@ -153,8 +153,9 @@ class Ledger:
         """The result of ``label``, known by its digest, is safe on disk: forget the key."""
         for record in self._open_charges(label):
             attempt = record["body"]["attempt"]
-            self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
+            # The key goes first: a crash in between leaves an open charge, never a key for good.
             self._keys.discard(label, attempt)
+            self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
 
     def confirm(self, label: str, digest: str) -> None:
         """Refuse a kept result that this ledger did not pay for; settle it if it was not yet."""
@@ -299,12 +300,11 @@ def _recover(path: Path, file: IO[str]) -> list[dict[str, Any]]:
     """Read and verify; an incomplete last line (a crash while writing) is cut off."""
     text = path.read_bytes()
     records, good = _verified(path, text)
-    if good < len(text):
+    if text and not text.endswith(b"\n"):
         file.truncate(good)
-    elif text and not text.endswith(b"\n"):
-        file.write("\n")
+        file.write("\n" if good == len(text) else "")
         file.flush()
-    os.fsync(file.fileno())
+        os.fsync(file.fileno())
     return records
 
 

@@ -1,6 +1,6 @@
 """The plan: σ is an output, and everything that shapes a release is fixed before the first one.
 
->>> plan = calibrate(Budget(epsilon=4.0), releases=4)
+>>> plan = calibrate(Budget(epsilon=4.0), releases=6)
 >>> round(plan.sigma, 2)
 2.65
 """

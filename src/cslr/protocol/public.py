@@ -55,7 +55,8 @@ class PublicSpace:
 
     def into(self, z: FloatArray) -> FloatArray:
         """Embeddings (..., d) -> released coordinates (..., r)."""
-        return (z - self.centre) @ self.basis[:, : self.dimension]
+        directions = self.basis[:, : self.dimension]
+        return z @ directions - self.centre @ directions
 
     def lift(self, x: FloatArray) -> FloatArray:
         """All coordinates (..., d) -> embeddings (..., d)."""

@@ -107,10 +107,10 @@ class Sampler:
         half = rng.standard_normal((-(-samples // 2), self.mean.shape[1]), dtype=np.float32)
         noise = np.concatenate([half, -half])[:samples] @ self.factor
         if (self.scale == self.scale[:, :1]).all():  # one scale per mode commutes with the basis
-            z = self.mean[modes] + (noise @ self.basis.T) * self.scale[modes][..., :1]
+            spread = (noise @ self.basis.T) * self.scale[modes, :1]
         else:
-            z = self.mean[modes] + (noise * self.scale[modes]) @ self.basis.T
-        z = z.reshape(-1, self.mean.shape[1])
+            spread = (noise * self.scale[modes]) @ self.basis.T
+        z = (self.mean[modes] + spread).reshape(-1, self.mean.shape[1])
         return z, label_targets(self.replay.labels[modes.ravel()], labels)
 
     def linear_start(self, head: Head) -> Head:

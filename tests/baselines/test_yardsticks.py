@@ -1,0 +1,159 @@
+"""Four yardsticks in a small world: what each must score, and what each is charged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.bench.methods import METHODS, NON_PRIVATE, YARDSTICKS
+from cslr.bench.metrics import accuracy, backward_transfer
+from cslr.errors import BudgetExceeded
+from cslr.protocol.head import HeadSettings, initial_head
+
+
+def matrix(setting, world, method: str) -> np.ndarray:
+    """(T + 1, T) accuracies on the test rows; every label may be answered."""
+    rows = []
+    for stage in METHODS[method](setting):
+        scorer = stage().scores
+        rows.append(
+            [
+                accuracy(
+                    scorer(world.test_z[world.test_tasks == task]),
+                    world.test_labels[world.test_tasks == task],
+                    np.ones(4, dtype=bool),
+                )
+                for task in range(2)
+            ]
+        )
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("method", YARDSTICKS)
+def test_a_yardstick_has_a_stage_before_any_task_and_one_after_each(make_setting, method):
+    assert len(list(METHODS[method](make_setting()))) == 3
+
+
+@pytest.mark.parametrize("method", [name for name in YARDSTICKS if name != "zero-shot"])
+def test_before_any_task_nothing_is_known(make_setting, world, method):
+    first = next(iter(METHODS[method](make_setting())))()
+    np.testing.assert_array_equal(first.scores(world.test_z), -np.inf)
+
+
+def test_majority_is_the_best_constant_among_the_labels_seen(make_setting, world):
+    setting = replace(
+        make_setting(),
+        test_labels=np.array([0, 1, 1, 2, 3, 3, 3]),
+        test_tasks=np.array([0, 0, 0, 1, 1, 1, 1]),
+    )
+    answers = [stage().scores(np.zeros((1, 24))).argmax() for stage in METHODS["majority"](setting)]
+    assert answers[1:] == [1, 3]  # 2/3 of task 0, then 3/4 of task 1
+
+
+def test_majority_scores_the_share_of_its_constant(make_setting, world):
+    found = matrix(make_setting(), world, "majority")
+    np.testing.assert_array_equal(found, [[np.nan, np.nan], [0.5, np.nan], [0.5, 0.0]])
+
+
+def test_zero_shot_is_the_nearest_text_at_every_stage(make_setting, world):
+    found = matrix(make_setting(), world, "zero-shot")
+    nearest = (world.test_z @ world.texts.T).argmax(axis=1) == world.test_labels
+    expected = [np.mean(nearest[world.test_tasks == task]) for task in range(2)]
+    np.testing.assert_allclose(found, np.tile(expected, (3, 1)))
+
+
+@pytest.fixture
+def leaning(make_setting, world):
+    """The world with a direction common to all its rows, as the sentences of an encoder have."""
+    common = 2.0 * np.ones(24) / np.sqrt(24)
+    people = replace(world.population, z=world.population.z + common)
+    return (
+        replace(make_setting(), population=people),
+        replace(world, population=people, test_z=world.test_z + common),
+    )
+
+
+def test_finetune_forgets_the_task_before(leaning):
+    found = matrix(*leaning, "finetune")
+    assert found[1, 0] > 0.9
+    assert np.isnan(found[1, 1])
+    assert found[2, 1] > 0.9
+    assert found[2, 0] < 0.3
+    assert backward_transfer(found) < -0.6
+
+
+def test_joint_does_not_forget(leaning):
+    found = matrix(*leaning, "joint")
+    assert found[1, 0] > 0.9
+    assert np.all(found[2] > 0.9)
+    assert backward_transfer(found) > -0.1
+
+
+def test_heads_are_silent_about_labels_not_seen_yet(make_setting, world):
+    for method in NON_PRIVATE:
+        _, after_one, _ = METHODS[method](make_setting())
+        scores = after_one().scores(world.test_z)
+        assert np.all(np.isfinite(scores[:, :2]))
+        np.testing.assert_array_equal(scores[:, 2:], -np.inf)
+
+
+@pytest.mark.parametrize("method", NON_PRIVATE)
+def test_pooled_training_is_charged_as_infinite(make_setting, method):
+    setting = make_setting()
+    next(iter(METHODS[method](setting)))
+    assert setting.ledger.epsilon("end_to_end", "roster") == math.inf
+    assert setting.ledger.epsilon("end_to_end", "public") == math.inf
+    assert setting.ledger.epsilon("replay", "roster") == 0.0  # it releases no replay
+
+
+@pytest.mark.parametrize("method", NON_PRIVATE)
+def test_no_finite_budget_admits_pooled_training(make_setting, method):
+    setting = make_setting(epsilon=100.0)
+    with pytest.raises(BudgetExceeded, match="pooled training"):
+        next(iter(METHODS[method](setting)))
+
+
+@pytest.mark.parametrize("method", ["majority", "zero-shot"])
+def test_what_reads_no_client_costs_nothing(make_setting, world, method):
+    setting = make_setting(epsilon=1.0)
+    broken = replace(setting, population=None)  # there is nothing to read
+    for stage in METHODS[method](broken):
+        stage().scores(world.test_z)
+    assert setting.ledger.charges == ()
+
+
+@pytest.mark.parametrize("method", NON_PRIVATE)
+def test_the_same_seed_gives_the_same_head_and_another_another(make_setting, method):
+    def last(seed):
+        *_, stage = METHODS[method](make_setting(seed=seed))
+        return stage().artefacts["head"]
+
+    one, two, other = last(13), last(13), last(14)
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+    assert not np.array_equal(one["weights1"], other["weights1"])
+
+
+def test_stages_may_be_called_alone_and_in_any_order(make_setting, world):
+    stages = list(METHODS["finetune"](make_setting()))
+    late = stages[2]().scores(world.test_z)
+    again = [stage().scores(world.test_z) for stage in METHODS["finetune"](make_setting())]
+    np.testing.assert_array_equal(late, again[2])
+
+
+def test_all_methods_of_a_seed_begin_with_the_same_head(make_setting):
+    setting = make_setting()
+    expected = initial_head(24, 4, HeadSettings(16, 3e-4), setting.seeds.at("initial head"))
+    for method in NON_PRIVATE:
+        head = next(iter(METHODS[method](make_setting())))().artefacts["head"]
+        np.testing.assert_array_equal(head["weights1"], expected.weights1)
+
+
+def test_labels_are_seen_task_by_task(make_setting):
+    setting = make_setting()
+    np.testing.assert_array_equal(setting.seen(0), [False] * 4)
+    np.testing.assert_array_equal(setting.seen(1), [True, True, False, False])
+    np.testing.assert_array_equal(setting.seen(2), [True] * 4)
