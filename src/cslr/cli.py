@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,30 +147,19 @@ def _new_run_dir(config: Config) -> Path:
 
 
 def _run(config: Config, path: Path, as_json: bool) -> None:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from cslr.bench.rundir import RunDirectory
     from cslr.bench.runner import run
+    from cslr.bench.study import load_study
     from cslr.files import write_atomic
     from cslr.report.plot import plot_accuracy
     from cslr.report.summary import print_summary
 
     directory = RunDirectory(path, config)
     errors = Console(stderr=True)
-    columns = (BarColumn(24), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
     try:
-        with Progress(
-            *columns, TimeElapsedColumn(), TextColumn("{task.description}"), console=errors
-        ) as bar:
-            job = bar.add_task("starting", total=1)
-            result = run(
-                config,
-                directory,
-                lambda what, done, total: bar.update(
-                    job, description=what, completed=done, total=total
-                ),
-                progress=False,
-            )
+        study = load_study(config, progress=True)
+        with _steps(errors) as on_step:
+            result = run(config, study, directory, on_step)
     except KeyboardInterrupt:
         errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
         raise typer.Exit(130) from None
@@ -179,6 +170,26 @@ def _run(config: Config, path: Path, as_json: bool) -> None:
         typer.echo(json.dumps(plain))
     else:
         print_summary(result, Console())
+
+
+@contextmanager
+def _steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar that is told of every step."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = [BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    with Progress(*columns, TextColumn("{task.description}"), console=console) as bar:
+        job = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(
+            job, description=what, completed=done, total=total
+        )
 
 
 @app.command("plan")

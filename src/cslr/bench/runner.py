@@ -18,7 +18,7 @@ from cslr.bench.metrics import accuracy
 from cslr.bench.partition import describe_partition, dirichlet_partition
 from cslr.bench.results import Result, collect
 from cslr.bench.rundir import RunDirectory
-from cslr.bench.study import Study, load_study
+from cslr.bench.study import Study
 from cslr.config import Config
 from cslr.engines.simulation import Population
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
@@ -33,12 +33,9 @@ Step = Callable[[str, int, int], None]
 """Told of every step: what, how many are done, how many there are."""
 
 
-def run(config: Config, directory: RunDirectory, on_step: Step, progress: bool = False) -> Result:
+def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) -> Result:
     """Everything the configuration asks for, from the trace where it is already there."""
     started = time.perf_counter()
-    method_named(config.method)
-    on_step(f"{config.stream.name}: reading and embedding texts", 0, 1)
-    study = load_study(config, progress)
     plan = _plan(config, len(study.stream.tasks))
     populations = [_population(config, study, seed) for seed in config.seeds]
     directory.begin()
@@ -72,7 +69,8 @@ def run(config: Config, directory: RunDirectory, on_step: Step, progress: bool =
             if name == config.method:
                 _note_cost(directory, ledger, plan, seed)
     if directory.find(kind="finished") is None:
-        directory.note(kind="finished", seconds=round(time.perf_counter() - started, 3))
+        seconds = study.seconds + time.perf_counter() - started
+        directory.note(kind="finished", seconds=round(seconds, 3))
     on_step("done", len(cells) * rows, len(cells) * rows)
     return collect(config, directory, study.stream)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from cslr.bench.cache import EmbeddingCache
 from cslr.bench.encoders import embed, load_encoder
+from cslr.bench.methods import method_named
 from cslr.bench.streams import Stream, load_stream
 from cslr.config import Config
 from cslr.types import FloatArray
@@ -25,10 +27,14 @@ class Study:
     test: FloatArray
     public: FloatArray
     label_texts: FloatArray  # (c, d)
+    seconds: float
+    """How long reading and embedding took."""
 
 
 def load_study(config: Config, progress: bool = False) -> Study:
     """Load and embed everything the configuration names; texts seen before come from the cache."""
+    started = time.perf_counter()
+    method_named(config.method)
     stream = load_stream(config.stream.name, config.stream.data, config.stream.rows)
     stream.require_scenario(config.stream.scenario)
     encoder = load_encoder(config.encoder)
@@ -38,4 +44,5 @@ def load_study(config: Config, progress: bool = False) -> Study:
     vectors = embed(texts, encoder, EmbeddingCache(), progress=progress)
     ends = np.cumsum([len(group) for group in groups])
     train, test, public, label_texts = np.split(vectors, ends[:-1])
-    return Study(stream, encoder.id, train, test, public, label_texts)
+    seconds = time.perf_counter() - started
+    return Study(stream, encoder.id, train, test, public, label_texts, seconds)

@@ -14,6 +14,11 @@ from cslr.privacy.ledger import Ledger
 
 __all__ = ["ledger_report", "print_ledger"]
 
+_WHY = {
+    "replay": "noised sum of the task's modes: the replay and every head made of it",
+    "head": "a head trained on raw rows",
+}
+
 
 def ledger_report(path: Path) -> dict[str, Any]:
     """The verified contents of a ledger file, with ε recomputed from its charges."""
@@ -54,12 +59,12 @@ def print_ledger(report: dict[str, Any], console: Console) -> None:
         f"zero-out · δ = {report['delta']:g} · {report['path']}"
     )
     table = Table(title="Charges", title_justify="left")
-    for name in ("release", "part", "σ", "q", "state"):
+    for name in ("release", "σ", "q", "state", "why"):
         table.add_column(name)
     for charge in report["charges"]:
         sigma = "none: ε = ∞" if charge["sigma"] is None else f"{charge['sigma']:.4g}"
         state = "settled" if charge["settled"] else "open"
-        table.add_row(charge["label"], charge["part"], sigma, f"{charge['q']:g}", state)
+        table.add_row(charge["label"], sigma, f"{charge['q']:g}", state, _WHY[charge["part"]])
     console.print(table)
     costs = Table(title="Spent", title_justify="left")
     costs.add_column("scope")
