@@ -89,7 +89,9 @@ def test_a_run_directory_holds_everything(finished):
     assert (finished / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert load_file(seed / "head.safetensors")["weights1"].shape == (384, 128)
     assert load_file(seed / "replay.safetensors")["mean"].shape == (4, 128)
-    assert {path.name for path in seed.glob("task-*")} == {f"task-{t}.safetensors" for t in range(4)}
+    assert {path.name for path in seed.glob("task-*")} == {
+        f"task-{t}.safetensors" for t in range(4)
+    }
     lines = (finished / "trace.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]
     assert kinds.count("row") == 2 * 5 * 5

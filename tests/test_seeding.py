@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.seeding import Seeds
@@ -14,23 +14,27 @@ NAME = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=5)
 PATHS = st.lists(NAME | st.integers(-(10**6), 10**6), max_size=4).map(tuple)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), PATHS)
 def test_the_same_path_gives_the_same_stream(seed, path):
     first, second = Seeds(seed).at(*path), Seeds(seed).at(*path)
     assert first.integers(2**63, size=4).tolist() == second.integers(2**63, size=4).tolist()
 
 
+@settings(deadline=None)
 @given(PATHS, PATHS)
 def test_different_paths_give_different_streams(one, other):
     """In particular 1 is not "1", and ("a", "b") is not ("ab",)."""
     assert (Seeds(13).digest(*one) == Seeds(13).digest(*other)) is (one == other)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 10**6), PATHS)
 def test_different_seeds_give_different_streams(one, other, path):
     assert (Seeds(one).digest(*path) == Seeds(other).digest(*path)) is (one == other)
 
 
+@settings(deadline=None)
 @given(PATHS, PATHS)
 def test_going_down_a_path_in_steps_is_going_down_at_once(first, second):
     assert Seeds(7).under(*first).digest(*second) == Seeds(7).digest(*first, *second)

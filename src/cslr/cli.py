@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,10 @@ import click
 import typer
 from rich.console import Console
 from rich.table import Table
+
+# Small matrices: a second BLAS thread mostly waits for the first, and torch has its own.
+# Set before NumPy is loaded, which no import of this module does.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from cslr import __version__
 from cslr.config import Config, load_config

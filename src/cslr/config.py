@@ -109,7 +109,7 @@ class HeadConfig(_Section):
     hidden: int = Field(128, ge=1)
     learning_rate: float = Field(3e-4, gt=0)
     samples: int = Field(500, ge=1)
-    """n_r: replay samples of each mode in a pass."""
+    """n_r: replay samples of each label in a pass."""
     passes: int = Field(10, ge=1)
 
 

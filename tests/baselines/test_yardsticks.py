@@ -46,11 +46,11 @@ def test_before_any_task_nothing_is_known(make_setting, world, method):
 def test_majority_is_the_best_constant_among_the_labels_seen(make_setting, world):
     setting = replace(
         make_setting(),
-        test_labels=np.array([0, 1, 1, 2, 3, 3, 3]),
-        test_tasks=np.array([0, 0, 0, 1, 1, 1, 1]),
+        test_labels=np.array([0, 1, 1] * 10 + [2, 3, 3, 3]),
+        test_tasks=np.array([0] * 30 + [1] * 4),
     )
     answers = [stage().scores(np.zeros((1, 24))).argmax() for stage in METHODS["majority"](setting)]
-    assert answers[1:] == [1, 3]  # 2/3 of task 0, then 3/4 of task 1
+    assert answers[1:] == [1, 3]  # 2/3 of task 0, then 3/4 of task 1: tasks count alike
 
 
 def test_majority_scores_the_share_of_its_constant(make_setting, world):

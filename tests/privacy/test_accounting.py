@@ -9,7 +9,7 @@ import dp_accounting
 import mpmath
 import pytest
 from dp_accounting import pld, rdp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
@@ -47,6 +47,7 @@ def test_delta_agrees_with_fifty_digits(mu, epsilon):
         assert gaussian_delta(mu, epsilon) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-3, 50), st.floats(-12, -1).map(lambda power: 10.0**power))
 def test_epsilon_is_the_smallest_that_keeps_delta(mu, delta):
     epsilon = gaussian_epsilon(mu, delta)
@@ -234,6 +235,7 @@ def test_at_full_participation_the_public_knows_the_roster():
     assert epsilon_of(replay(1.45), DELTA, "public") == epsilon_of(replay(1.45), DELTA, "roster")
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(0.3, 30), min_size=1, max_size=6),
     st.floats(0.3, 30),

@@ -87,6 +87,16 @@ def test_a_charge_commits_to_its_key_without_showing_it(opened, path, keys):
     assert json.loads(path.read_text().splitlines()[1])["body"]["commitment"] != key.hex()
 
 
+def test_a_key_that_is_not_the_one_committed_to_is_never_used_again(opened, keys):
+    """Even where the tag does not tell, because it does not depend on the key."""
+    opened().charge(charge(), lambda key: "tag")
+    [file] = keys.directory.iterdir()
+    file.write_bytes(bytes(32))
+    ledger = opened()
+    assert ledger.charge(charge(), lambda key: "tag") != bytes(32)
+    assert len(ledger.charges) == 2
+
+
 def test_two_runs_on_one_ledger_add_up(opened):
     for run in (1, 2, 3):
         ledger = opened(epsilon=100.0)
@@ -338,7 +348,8 @@ def test_a_line_cut_off_by_a_crash_is_dropped_wherever_it_was_cut(
     monkeypatch.setattr(os, "fsync", lambda _: None)  # a thousand times would take its time
     records = [json.loads(line) for line in content.splitlines()]
     whole = [i for i, byte in enumerate(content) if byte == ord("\n")]
-    for cut in range(len(content)):
+    last_record = range(whole[-2] - 1, len(content))
+    for cut in (*range(0, whole[-2], 7), *last_record):
         path.write_bytes(content[:cut])
         complete = sum(end <= cut for end in whole)  # a record that lost but its newline is whole
         ledger = opened()
@@ -352,21 +363,29 @@ def test_after_a_dropped_line_the_chain_goes_on(content, opened, path):
     assert Ledger.read(path).charges == (charge(0), charge(1, 5.0))
 
 
-@pytest.mark.parametrize("flip", [0x01, 0x07, 0x20, 0x80])
-def test_any_flipped_byte_is_noticed_and_the_file_left_alone(content, opened, path, flip):
+def test_any_flipped_byte_is_noticed(content, path):
     """Also the last newline, which must not pass for a crash, and 1e-05 written 1E-05."""
     missed = []
     for place in range(len(content)):
-        damaged = bytearray(content)
-        damaged[place] ^= flip
-        path.write_bytes(damaged)
-        try:
-            opened()
-        except LedgerCorrupted:
-            assert path.read_bytes() == damaged
-        else:
-            missed.append((place, bytes(damaged[place - 5 : place + 5])))
+        for flip in (0x01, 0x07, 0x20, 0x80):
+            damaged = bytearray(content)
+            damaged[place] ^= flip
+            try:
+                ledger_module._verified(path, bytes(damaged))
+            except LedgerCorrupted:
+                continue
+            missed.append((place, flip, bytes(damaged[place - 5 : place + 5])))
     assert missed == []
+
+
+def test_a_ledger_with_a_flipped_byte_is_left_as_it_is(content, opened, path):
+    for place in (*range(0, len(content), 29), len(content) - 1):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x01
+        path.write_bytes(damaged)
+        with pytest.raises(LedgerCorrupted, match="not started anew"):
+            opened()
+        assert path.read_bytes() == damaged
 
 
 @pytest.mark.parametrize("line", [0, 1, 2, 3])

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
@@ -55,9 +55,9 @@ def test_every_value_has_its_exact_probability(sigma):
 
 
 @pytest.mark.parametrize("sigma", [1.0, 1.5, 3.3])
-@pytest.mark.parametrize("error", [0.995, 1.005])
-def test_half_a_percent_of_error_would_be_noticed(sigma, error):
-    assert exact_p_value(draw(sigma, DRAWS), sigma * error) < 1e-3
+@pytest.mark.parametrize("error", [0.99, 1.01])
+def test_one_percent_of_error_would_be_noticed(sigma, error):
+    assert exact_p_value(draw(sigma, DRAWS), sigma * error) < 1e-6
 
 
 def test_the_scale_is_right_to_half_a_percent(fine):
@@ -142,12 +142,14 @@ def test_the_noise_of_a_key_never_changes():
     assert noise.tolist() == [1268, 189, 345, -313, -261, -374]
 
 
+@settings(deadline=None)
 @given(SUMS)
 def test_the_same_sum_has_the_same_key_and_tag(total):
     assert key_for_sum(KEY, total) == key_for_sum(KEY, total.copy())
     assert tag_for_sum(KEY, total) == tag_for_sum(KEY, total.copy())
 
 
+@settings(deadline=None)
 @given(SUMS, SUMS)
 def test_different_sums_have_different_keys_and_tags(one, other):
     same = one.tolist() == other.tolist()

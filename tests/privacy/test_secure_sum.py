@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.privacy.grid import Grid, bound
@@ -25,6 +25,7 @@ def test_the_sum_is_the_sum_of_the_integer_rows():
     assert np.any(expected != 0)
 
 
+@settings(deadline=None)
 @given(st.permutations(range(9)), st.lists(st.integers(0, 9), max_size=4))
 def test_neither_order_nor_batching_matters(order, cuts):
     batches = np.split(VECTORS[order], sorted(cuts))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.numerics.gaussian import Gaussians
@@ -101,6 +101,7 @@ def test_a_client_that_looks_like_its_prototype_adds_a_weight_and_nothing_else()
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 3))
+@settings(deadline=None)
 def test_unpacking_undoes_packing(modes, dimension, shared, b):
     seconds, rng = 1 if shared else dimension, np.random.default_rng(b)
     layout = Layout(modes, dimension, seconds, weight_scale=0.05, second_scale=0.5)

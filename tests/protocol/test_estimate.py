@@ -92,6 +92,22 @@ def test_more_noise_means_less_trust(space, by_texts):
     assert moved[-1] < 0.5 * moved[0]
 
 
+def test_more_clients_mean_more_trust(space, by_texts):
+    offsets, noise = offsets_like(space, 4), Noise(0.0, 20.0, 20.0)
+    moved = [
+        np.linalg.norm(
+            estimate_replay(
+                [released(range(4), offsets, noise, weight=weight)], by_texts, space
+            ).mean
+            - by_texts.prototypes.mean
+            - offsets
+        )
+        for weight in (10.0, 100.0, 1e3, 1e6)
+    ]
+    assert moved == sorted(moved, reverse=True)
+    assert moved[-1] < 0.01 * moved[0]
+
+
 def test_shrunk_means_are_nearer_to_the_truth_than_the_prior_or_the_data(space, by_texts):
     noise, errors = 12.0, []
     for seed in range(20):

@@ -12,7 +12,8 @@ from cslr.engines.simulation import Population
 from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.round import contribute, one_round, replay_of
+from cslr.protocol.ports import Examples
+from cslr.protocol.round import contribute, one_round, replay_of, statistics_of
 from cslr.protocol.step3_match import MATCHERS
 
 PLAIN = {"sub_modes": 1, "list_size": 1}
@@ -148,6 +149,23 @@ def test_the_same_seed_gives_the_same_run_and_another_another(world, run):
     assert not np.allclose(first.mean, noise.mean)
     anchors = run(people, world.agreement(**LISTS, seed=14))
     assert not np.allclose(first.mean, anchors.mean)
+
+
+def test_every_client_task_and_label_has_a_stream_of_its_own(world):
+    # Two labels that hold the same rows, in two clients and two tasks: random ids tell them apart.
+    people, agreement = world.population, world.agreement(**LISTS, matcher="random")
+    rows = np.flatnonzero(people.labels == 0)[:10]
+    examples = Examples(
+        np.tile(people.z[rows], (2, 2, 1)),
+        np.tile(np.repeat([0, 1], 10), (2, 1)),
+        np.ones((2, 20), dtype=bool),
+        clients=(0, 1),
+    )
+    first, second = agreement.request(0, (0, 1)), agreement.request(1, (0, 1))
+    weights = [statistics_of(examples, request).weight for request in (first, second)]
+    np.testing.assert_array_equal(weights[0], statistics_of(examples, first).weight)
+    of_labels = np.concatenate(weights).reshape(-1, 2)
+    assert len(np.unique(of_labels.round(6), axis=0)) > 4  # of eight
 
 
 # -- sensitivity -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, zscore
 
@@ -38,6 +38,7 @@ def test_signatures_have_mean_zero_and_deviation_one():
 
 
 @given(st.floats(0.01, 100))
+@settings(deadline=None)
 def test_scaling_or_shifting_a_log_density_leaves_its_signature(factor):
     # Covariance times a factor: the log density is divided by it and shifted by a constant.
     some = candidates(3, 6)

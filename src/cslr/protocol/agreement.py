@@ -6,7 +6,7 @@ stand for labels, small samples of them for clients.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
@@ -90,8 +90,9 @@ class Agreement:
             "modes": len(self.modes.labels),
             "dimension": self.space.dimension,
             "second_moments": self.second_moments,
-            "list_size": self.learner.size,
+            "learner": asdict(self.learner),
             "matcher": self.matcher,
+            "prototypes": self.modes.digest(),
             "clients": self.clients,
             "bound": round(self.bound, 9),
         }

@@ -64,11 +64,8 @@ class PublicSpace:
 
     def digest(self) -> str:
         """A name for the space, for the plan: clients with another one must not take part."""
-        sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
-        for array in (self.centre, self.spread, self.anchors):
-            # Five digits: the last bits of an embedding differ between machines.
-            sha.update((np.round(array, 5) + 0.0).astype("<f8").tobytes())
-        return sha.hexdigest()[:16]
+        name = f"{self.encoder}/{self.dimension}"
+        return _digest(name, self.centre, self.spread, self.anchors)
 
 
 def build_space(
@@ -108,6 +105,14 @@ def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, 
     return means - means.mean(axis=0), residuals
 
 
+def _digest(name: str, *arrays: FloatArray) -> str:
+    """A short name for arrays, to five digits: the last bits differ between machines."""
+    sha = hashlib.sha256(name.encode())
+    for array in arrays:
+        sha.update((np.round(array, 5) + 0.0).astype("<f8").tobytes())
+    return sha.hexdigest()[:16]
+
+
 def _signed(basis: FloatArray) -> FloatArray:
     """Eigenvectors have no sign of their own: make the largest entry positive."""
     largest = np.abs(basis).argmax(axis=0)
@@ -123,6 +128,10 @@ class Modes:
     prototypes: Gaussians  # (K, r), diagonal
     from_texts: bool
     """Whether the prototypes say something about their label (``prior = "labels"``)."""
+
+    def digest(self) -> str:
+        """A name for the prototypes, for the plan."""
+        return _digest(f"{self.labels.tolist()}", self.prototypes.mean, self.prototypes.covariance)
 
     def of_labels(self, labels: tuple[int, ...]) -> IntArray:
         """Indices of the modes of these labels, in the order of ``labels``."""

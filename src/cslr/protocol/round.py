@@ -105,7 +105,7 @@ def _read(vector: FloatArray, request: Request, agreement: Agreement, plan: Plan
         modes=agreement.modes.of_labels(request.labels),
         sums=request.layout.unpack(vector),
         noise=Noise.of(plan.sigma, request.grid.bound, request.layout),
-        expected_weight=plan.q * agreement.expected_weight,
+        expected_weight=plan.q * plan.cap / plan.releases * agreement.expected_weight,
     )
 
 
