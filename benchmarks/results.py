@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- results:begin (written by `make results`) -->", "<!-- results:end -->"
 SEEDS = "13,17,19,23,29"
-CELLS = [(20, 1.0), (20, 4.0), (20, 8.0), (100, 4.0)]
+CELLS = [(20, 1.0), (20, 4.0), (20, 8.0), (20, math.inf), (100, 4.0)]
 
 
 def measure(data: Path, clients: int, epsilon: float, prior: str) -> dict[str, Any]:
@@ -49,11 +50,12 @@ def block(cells: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|" + "---|" * len(first["labels"]),
     ]
     for cell in cells:
-        epsilon = cell["epsilon"]["end_to_end"]["roster"]
+        cost = cell["epsilon"]["end_to_end"]["roster"]
+        epsilon = "∞" if cost is None else f"{cost:.2f}"
         zero_shot = cell["yardsticks"]["zero-shot"]["aa"]
         labels = " | ".join(f"{value:.1f}" for value in cell["labels"].values())
         lines.append(
-            f"| {cell['clients']} | {epsilon:.2f} | {cell['prior']} | **{cell['aa']:.1f}** | "
+            f"| {cell['clients']} | {epsilon} | {cell['prior']} | **{cell['aa']:.1f}** | "
             f"{cell['aa'] - zero_shot:+.1f} | {100 * cell['closed']:.0f} % | {cell['bwt']:.1f} | "
             f"{labels} |"
         )

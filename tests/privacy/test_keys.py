@@ -91,7 +91,7 @@ def test_settling_unlinks_the_key(opened, keys, summed):
 def test_a_crash_while_settling_leaves_no_key_behind(opened, keys, summed, monkeypatch):
     ledger = opened()
     released = release(summed, CHARGE, ledger)
-    monkeypatch.setattr(ledger, "_append", crash)
+    monkeypatch.setattr(ledger._chain, "append", crash)
     with pytest.raises(KeyboardInterrupt):
         settle(released, "task 0", ledger)
     assert list(keys.directory.iterdir()) == []

@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
-from cslr.privacy import ledger as ledger_module
+from cslr.privacy import chain as chain_module
 from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.keys import EphemeralKeys
 from cslr.privacy.ledger import Federation, Ledger
@@ -371,7 +371,7 @@ def test_any_flipped_byte_is_noticed(content, path):
             damaged = bytearray(content)
             damaged[place] ^= flip
             try:
-                ledger_module._verified(path, bytes(damaged))
+                chain_module._verified(path, bytes(damaged))
             except LedgerCorrupted:
                 continue
             missed.append((place, flip, bytes(damaged[place - 5 : place + 5])))
@@ -422,8 +422,8 @@ def test_a_cheaper_charge_with_its_own_hash_mended_breaks_the_chain_after_it(con
     record = json.loads(lines[2])
     record["body"]["sigma"] = 1000.0
     del record["hash"]
-    record["hash"] = ledger_module._hash(record)
-    lines[2] = ledger_module._canonical(record).encode()
+    record["hash"] = chain_module._hash(record)
+    lines[2] = chain_module.canonical(record).encode()
     path.write_bytes(b"\n".join(lines) + b"\n")
     with pytest.raises(LedgerCorrupted, match="line 4"):
         opened()

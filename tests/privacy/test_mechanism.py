@@ -157,7 +157,7 @@ def test_the_charge_is_on_disk_before_the_noise_is_drawn(opened, path, summed, m
 
 def test_the_key_is_on_disk_before_the_charge(opened, keys, summed, monkeypatch):
     ledger = opened()
-    monkeypatch.setattr(ledger, "_append", crash)
+    monkeypatch.setattr(ledger._chain, "append", crash)
     with pytest.raises(Crash):
         release(summed, CHARGE, ledger)
     assert len(list(keys.directory.iterdir())) == 1

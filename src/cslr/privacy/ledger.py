@@ -12,30 +12,26 @@ back with the same tag and gets the same noise at no further cost; another sum (
 meanwhile) is another release and is charged. So a crash may over-charge, never under-charge.
 
 A ledger belongs to a federation or data set, not to a run: a second run on the same data adds up.
-The chain stops accidents, not someone with write access to the file.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
+from cslr.privacy.chain import Chain, canonical, read_chain
 from cslr.privacy.keys import NoiseKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan
 
 __all__ = ["Federation", "Ledger", "Privacy"]
 
 Privacy = Literal["simulated", "enforced"]
-_START = "0" * 64
 
 
 @dataclass(frozen=True)
@@ -50,61 +46,45 @@ class Federation:
 class Ledger:
     """The open account book of one federation. Create or reopen it with ``Ledger.at``."""
 
-    def __init__(self, federation: Federation, keys: NoiseKeys, file: IO[str] | None) -> None:
+    def __init__(self, federation: Federation, keys: NoiseKeys, chain: Chain) -> None:
         if federation.privacy == "enforced" and isinstance(keys, SeededKeys):
             raise ValueError("keys that follow from a seed cannot enforce privacy")
         self.federation = federation
-        self.records: list[dict[str, Any]] = []
         self._keys = keys
-        self._file = file
+        self._chain = chain
 
     @classmethod
     def at(cls, path: Path, federation: Federation, keys: NoiseKeys) -> Self:
         """Open the ledger at ``path``, creating it if there is none, and lock it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+", encoding="utf-8")
+        chain = Chain.at(path)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise PrivacyError(f"{path} is in use by another process; wait for it to end") from None
-        try:
-            ledger = cls(federation, keys, file)
-            ledger.records = _recover(path, file)
-            ledger._check_or_open(path)
+            ledger = cls(federation, keys, chain)
+            ledger._check_or_open(str(path))
         except BaseException:
-            file.close()
+            chain.close()
             raise
         return ledger
 
     @classmethod
     def in_memory(cls, federation: Federation, keys: NoiseKeys) -> Self:
         """A ledger that is gone with the process, for studies that write nothing."""
-        ledger = cls(federation, keys, None)
-        ledger._append("open", _opening(federation))
+        ledger = cls(federation, keys, Chain())
+        ledger._check_or_open("the ledger")
         return ledger
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """The verified contents of a ledger file, to look at: it can charge nothing."""
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
-        records, _ = _verified(path, content)
-        if not records:
+        chain = read_chain(path)
+        if not chain.records:
             raise LedgerCorrupted(f"{path} holds no complete record")
-        body = records[0]["body"]
-        federation = Federation(body["name"], Budget(**body["budget"]), body["privacy"])
-        ledger = cls(federation, _NoKeys(), None)
-        ledger.records = records
-        return ledger
+        body = chain.records[0]["body"]
+        federation = Federation(body["name"], Budget.from_dict(body["budget"]), body["privacy"])
+        return cls(federation, _NoKeys(), chain)
 
     def close(self) -> None:
         """Give the lock back. Nothing can be charged from then on."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
+        self._chain.close()
 
     def __enter__(self) -> Self:
         return self
@@ -112,16 +92,21 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Everything written so far, in order."""
+        return self._chain.records
+
     # -- what happens, in order ------------------------------------------------------------------
 
     def fix_plan(self, plan: Plan, public: Mapping[str, object]) -> None:
         """Write the plan and the public settings down; the same again is fine, another is not."""
-        body = json.loads(_canonical({"plan": plan.as_dict(), "public": dict(public)}))
-        fixed = self._of_kind("plan")
+        body = _plain({"plan": plan.as_dict(), "public": dict(public)})
+        fixed = self._chain.of_kind("plan")
         if not fixed:
-            self._append("plan", body)
-        elif fixed[0]["body"] != body:
-            changed = _differences(fixed[0]["body"], body)
+            self._chain.append("plan", body)
+        elif fixed[0] != body:
+            changed = _differences(fixed[0], body)
             raise PlanChanged(
                 f"the plan of {self.federation.name!r} was fixed before its first release and "
                 f"differs in: {changed}. Run with the original settings or begin a new federation."
@@ -136,9 +121,9 @@ class Ledger:
         if again is not None:
             return again
         self._check_budget(charge)
-        attempt = len(self._of_kind("charge"))
+        attempt = len(self._chain.of_kind("charge"))
         key = self._keys.fresh(charge.label, attempt)
-        self._append(
+        self._chain.append(
             "charge",
             {
                 **asdict(charge),
@@ -151,11 +136,11 @@ class Ledger:
 
     def settle(self, label: str, digest: str) -> None:
         """The result of ``label``, known by its digest, is safe on disk: forget the key."""
-        for record in self._open_charges(label):
-            attempt = record["body"]["attempt"]
+        for body in self._open_charges(label):
+            attempt = body["attempt"]
             # The key goes first: a crash in between leaves an open charge, never a key for good.
             self._keys.discard(label, attempt)
-            self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
+            self._chain.append("settled", {"label": label, "attempt": attempt, "digest": digest})
 
     def confirm(self, label: str, digest: str) -> None:
         """Refuse a kept result that this ledger did not pay for; settle it if it was not yet."""
@@ -165,7 +150,7 @@ class Ledger:
                 f"{self.federation.name!r}: was the ledger moved or begun anew?"
             )
         settled = [
-            r["body"]["digest"] for r in self._of_kind("settled") if r["body"]["label"] == label
+            body["digest"] for body in self._chain.of_kind("settled") if body["label"] == label
         ]
         if digest in settled:
             return
@@ -180,7 +165,9 @@ class Ledger:
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Everything that was charged, in order."""
-        return charges_of(self.records)
+        fields = Charge.__dataclass_fields__
+        bodies = self._chain.of_kind("charge")
+        return tuple(Charge(**{name: body[name] for name in fields}) for body in bodies)
 
     @property
     def cap(self) -> int | None:
@@ -223,8 +210,7 @@ class Ledger:
 
     def _same_release(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes | None:
         """The key of an earlier charge for the very same sum, if there is one."""
-        for record in self._open_charges(charge.label):
-            body = record["body"]
+        for body in self._open_charges(charge.label):
             key = self._keys.recover(charge.label, body["attempt"])
             if key is None or hashlib.sha256(key).hexdigest() != body["commitment"]:
                 continue
@@ -234,43 +220,20 @@ class Ledger:
         return None
 
     def _open_charges(self, label: str) -> list[dict[str, Any]]:
-        settled = {record["body"]["attempt"] for record in self._of_kind("settled")}
+        settled = {body["attempt"] for body in self._chain.of_kind("settled")}
         return [
-            record
-            for record in self._of_kind("charge")
-            if record["body"]["label"] == label and record["body"]["attempt"] not in settled
+            body
+            for body in self._chain.of_kind("charge")
+            if body["label"] == label and body["attempt"] not in settled
         ]
 
-    def _of_kind(self, kind: str) -> list[dict[str, Any]]:
-        return [record for record in self.records if record["kind"] == kind]
-
-    def _check_or_open(self, path: Path) -> None:
-        opening = json.loads(_canonical(_opening(self.federation)))
+    def _check_or_open(self, path: str) -> None:
+        opening = _plain(_opening(self.federation))
         if not self.records:
-            self._append("open", opening)
+            self._chain.append("open", opening)
         elif self.records[0]["body"] != opening:
             changed = _differences(self.records[0]["body"], opening)
             raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
-
-    def _append(self, kind: str, body: Mapping[str, object]) -> None:
-        previous = self.records[-1]["hash"] if self.records else _START
-        record = {"n": len(self.records), "kind": kind, "body": dict(body), "previous": previous}
-        record["hash"] = _hash(record)
-        if self._file is not None:
-            self._write(self._file, _canonical(record) + "\n")
-        self.records.append(json.loads(_canonical(record)))
-
-    def _write(self, file: IO[str], line: str) -> None:
-        if file.closed:
-            raise PrivacyError(f"the ledger of {self.federation.name!r} is closed; open it again")
-        try:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            # How much reached the disk is unknown: only opening it anew, which reads it, may go on.
-            self.close()
-            raise
 
 
 class _NoKeys:
@@ -286,89 +249,20 @@ class _NoKeys:
         raise PrivacyError("this ledger was opened for reading")
 
 
-def charges_of(records: list[dict[str, Any]]) -> tuple[Charge, ...]:
-    """The charges among the records."""
-    fields = Charge.__dataclass_fields__
-    return tuple(
-        Charge(**{name: record["body"][name] for name in fields})
-        for record in records
-        if record["kind"] == "charge"
-    )
-
-
-def _recover(path: Path, file: IO[str]) -> list[dict[str, Any]]:
-    """Read and verify; an incomplete last line (a crash while writing) is cut off."""
-    text = path.read_bytes()
-    records, good = _verified(path, text)
-    if text and not text.endswith(b"\n"):
-        file.truncate(good)
-        file.write("\n" if good == len(text) else "")
-        file.flush()
-        os.fsync(file.fileno())
-    return records
-
-
-def _verified(path: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
-    """The records and the number of bytes they take."""
-    *lines, last = text.split(b"\n")
-    torn = _is_torn(last)
-    records: list[dict[str, Any]] = []
-    for line in lines if torn else [*lines, last]:
-        record = _next_record(line, records)
-        if record is None:
-            raise LedgerCorrupted(
-                f"{path}, line {len(records) + 1}: the record does not fit the chain. The ledger "
-                "is not started anew; restore it from a backup or account for the federation by "
-                "hand."
-            )
-        records.append(record)
-    return records, len(text) - len(last) if torn else len(text)
-
-
-def _is_torn(last: bytes) -> bool:
-    """Whether what follows the last newline is the beginning of a record, or nothing.
-
-    A whole record there lost its newline to damage, not to a crash while writing.
-    """
-    try:
-        json.JSONDecoder().raw_decode(last.decode(errors="replace"))
-    except ValueError:
-        return True
-    return False
-
-
-def _next_record(line: bytes, before: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The record on a line, if it is byte for byte what was written after ``before``."""
-    try:
-        record: dict[str, Any] = json.loads(line)
-        intact = (
-            record["n"] == len(before)
-            and record["previous"] == (before[-1]["hash"] if before else _START)
-            and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
-            and _canonical(record).encode() == line
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return record if intact else None
-
-
 def _opening(federation: Federation) -> dict[str, object]:
     return {
         "version": 1,
         "name": federation.name,
         "unit": "client",
         "adjacency": "zero-out",
-        "budget": asdict(federation.budget),
+        "budget": federation.budget.as_dict(),
         "privacy": federation.privacy,
     }
 
 
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _hash(record: Mapping[str, object]) -> str:
-    return hashlib.sha256(_canonical(record).encode()).hexdigest()
+def _plain(value: object) -> Any:
+    """As it will be read back from the file."""
+    return json.loads(canonical(value))
 
 
 def _differences(before: Any, after: Any, where: str = "") -> str:

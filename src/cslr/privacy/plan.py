@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from scipy.optimize import brentq
 
@@ -47,6 +48,16 @@ class Budget:
                 "against the server ε is infinite while the aggregator adds the noise"
             )
 
+    def as_dict(self) -> dict[str, object]:
+        """Plain values; JSON has no ∞, so no budget at all is null."""
+        return {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Budget:
+        """The inverse of ``as_dict``."""
+        epsilon = math.inf if plain["epsilon"] is None else plain["epsilon"]
+        return cls(epsilon, plain["delta"], plain["adversary"])
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -71,7 +82,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for the ledger."""
-        return asdict(self)
+        return {**asdict(self), "budget": self.budget.as_dict()}
 
 
 def calibrate(budget: Budget, releases: int, q: float = 1.0, cap: int | None = None) -> Plan:
