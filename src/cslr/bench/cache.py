@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from cslr.errors import CacheCorrupted, ConfigError
+from cslr.files import write_atomic
 from cslr.types import BoolArray, FloatArray
 
 __all__ = ["EmbeddingCache", "default_directory"]
@@ -201,24 +201,10 @@ def _write(folder: Path, segment: _Segment) -> Path:
     content = save_tensors({"keys": keys, "vectors": segment.vectors})
     path = folder / f"{hashlib.sha256(content).hexdigest()}.safetensors"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _replace(path, content)
+        write_atomic(path, content)
     except OSError as error:
         raise _unusable(folder, error) from error
     return path
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _unusable(folder: Path, error: OSError) -> ConfigError:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cslr.baselines.setting import Learnt, Setting
+from cslr.baselines.setting import Setting, Stage
 from cslr.bench.methods import NON_PRIVATE, YARDSTICKS, method_named
 from cslr.bench.metrics import accuracy
 from cslr.bench.partition import describe_partition, dirichlet_partition
@@ -26,6 +26,7 @@ from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
 from cslr.privacy.plan import Budget, Plan, calibrate
 from cslr.seeding import Seeds
+from cslr.types import BoolArray
 
 __all__ = ["Step", "run"]
 
@@ -43,35 +44,23 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
     if config.yardsticks:
         names += [name for name in YARDSTICKS if name != config.method]
     rows = len(study.stream.tasks) + 1
-    cells = [
-        (seed, people, name)
-        for seed, people in zip(config.seeds, populations, strict=True)
-        for name in names
-    ]
-    for number, (seed, population, name) in enumerate(cells):
+    total, done = len(config.seeds) * len(names) * rows, 0
+    for seed, population in zip(config.seeds, populations, strict=True):
         _note_partition(directory, study, population, seed)
-        with _ledger(config, name, seed, directory) as ledger:
-            setting = _setting(config, study, population, seed, plan, ledger, directory)
-            begun = time.perf_counter()
-            for after, stage in enumerate(method_named(name)(setting)):
-                on_step(
-                    f"seed {seed} · {name} · after {after} tasks",
-                    number * rows + after,
-                    len(cells) * rows,
-                )
-                if directory.find(kind="row", seed=seed, method=name, after=after) is None:
-                    learnt = stage()
-                    if name == config.method:
-                        for file, arrays in learnt.artefacts.items():
-                            directory.seed(seed).save_arrays(file, arrays)
-                    _note_row(directory, study, setting, learnt, seed, name, after, begun)
-                begun = time.perf_counter()
-            if name == config.method:
-                _note_cost(directory, ledger, plan, seed)
+        for name in names:
+            with _ledger(config, name, seed, directory) as ledger:
+                setting = _setting(config, study, population, seed, plan, ledger, directory)
+                for after, stage in enumerate(method_named(name)(setting)):
+                    on_step(f"seed {seed} · {name} · after {after} tasks", done, total)
+                    if directory.find(kind="row", seed=seed, method=name, after=after) is None:
+                        _finish_row(directory, study, setting, stage, name, after)
+                    done += 1
+                if name == config.method:
+                    _note_cost(directory, ledger, plan, seed)
     if directory.find(kind="finished") is None:
         seconds = study.seconds + time.perf_counter() - started
         directory.note(kind="finished", seconds=round(seconds, 3))
-    on_step("done", len(cells) * rows, len(cells) * rows)
+    on_step("done", total, total)
     return collect(config, directory, study.stream)
 
 
@@ -155,18 +144,19 @@ def _setting(
     )
 
 
-def _note_row(
-    directory: RunDirectory,
-    study: Study,
-    setting: Setting,
-    learnt: Learnt,
-    seed: int,
-    method: str,
-    after: int,
-    begun: float,
+def _finish_row(
+    directory: RunDirectory, study: Study, setting: Setting, stage: Stage, method: str, after: int
 ) -> None:
-    """Evaluate and trace a row a[after, ·], and each label's accuracy among all tasks' rows."""
-    test = study.stream.test
+    """Learn, keep what was learnt, evaluate the row a[after, ·], and trace it.
+
+    Also traced: each label's accuracy among the rows of all tasks.
+    """
+    begun = time.perf_counter()
+    learnt = stage()
+    seed, test = setting.seeds.seed, study.stream.test
+    if method == directory.config.method:
+        for file, arrays in learnt.artefacts.items():
+            directory.seed(seed).save_arrays(file, arrays)
     scores = learnt.scores(study.test)
     row = [
         accuracy(
@@ -192,7 +182,7 @@ def _note_row(
     )
 
 
-def _allowed(scenario: str, setting: Setting, after: int, task: int) -> np.ndarray:
+def _allowed(scenario: str, setting: Setting, after: int, task: int) -> BoolArray:
     """(c,) the labels an answer may have.
 
     class: those seen so far, or all of them on a task not seen yet (forward transfer);
