@@ -55,7 +55,7 @@ def _top(
 @app.command("run")
 def run_command(
     config: Annotated[Path | None, typer.Argument(help="TOML file; flags win over it.")] = None,
-    stream: Annotated[str | None, typer.Option(help="clinic (embedded) or ag-news.")] = None,
+    stream: Annotated[str | None, typer.Option(help="clinic (embedded), ag-news, amazon.")] = None,
     data: Annotated[Path | None, typer.Option(help="Directory of the data sets.")] = None,
     rows: Annotated[str | None, typer.Option(help="subset, all or held-out (for tuning).")] = None,
     method: Annotated[

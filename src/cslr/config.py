@@ -39,7 +39,8 @@ class StreamConfig(_Section):
     data: Path | None = None
     """Directory of the data sets; the embedded stream needs none."""
     rows: Literal["subset", "all", "held-out"] = "subset"
-    scenario: Literal["class", "domain", "task"] = "class"
+    scenario: Literal["class", "domain", "task"] | None = None
+    """What is known at test time; None: the stream's headline scenario."""
     clients: int | None = Field(None, ge=1)
     """Registered clients N; None: the stream's own number."""
     alpha: float | None = Field(None, gt=0)

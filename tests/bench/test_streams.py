@@ -82,11 +82,11 @@ def test_labels_and_tasks_must_be_one_a_text() -> None:
 
 
 def test_a_scenario_the_stream_does_not_have_is_refused_with_the_reason() -> None:
-    stream().require_scenario("class")
+    stream().scenario("class")
     with pytest.raises(ConfigError, match=r"one label leaves nothing to decide.*--scenario class"):
-        stream().require_scenario("task")
+        stream().scenario("task")
     with pytest.raises(ConfigError, match="no scenario 'domain'"):
-        stream().require_scenario("domain")
+        stream().scenario("domain")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_label_needs_words(name: str) -> None:
 def test_an_unknown_stream_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'agnews'.*clinic, ag-news"):
         load_stream("agnews", None)
-    assert list(STREAMS) == ["clinic", "ag-news"]
+    assert list(STREAMS) == ["clinic", "ag-news", "amazon"]
 
 
 # --- the embedded stream -------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_ag_news_is_four_tasks_of_one_label_in_label_order(data: Path) -> None:
     assert (news_stream.scenarios, news_stream.clients, news_stream.alpha) == (("class",), 20, 0.5)
     assert news_stream.public == tuple(f"Public sentence {number}." for number in range(5))
     with pytest.raises(ConfigError, match="one label"):
-        news_stream.require_scenario("task")
+        news_stream.scenario("task")
 
 
 def test_the_text_is_title_and_description(data: Path) -> None:

@@ -232,3 +232,31 @@ def test_noise_is_told_in_the_units_of_its_block():
     assert noise.weight == pytest.approx(12.0)
     assert noise.second == pytest.approx(1.2)
     assert Noise.of(None, 0.3, layout) == Noise(0.0, 0.0, 0.0)
+
+
+def test_tasks_that_share_labels_each_append_their_own_modes(world):
+    """A domain stream: the same labels again are new modes, not a replacement of the old."""
+    space = world.space()
+    modes = world.modes(space)
+    rng = np.random.default_rng(3)
+    tasks = [rng.normal(scale=0.3, size=(2, space.dimension)) for _ in range(2)]
+    layout = Layout(2, space.dimension, 1, 0.05, 0.5)
+    releases = [
+        TaskRelease(
+            modes=np.array([0, 1]),
+            sums=Statistics(np.full(2, 10.0), 10.0 * offsets, np.zeros((2, 1))),
+            noise=Noise.of(1e-6, 1.0, layout),
+            expected_weight=10.0,
+        )
+        for offsets in tasks
+    ]
+    replay = estimate_replay(releases, modes, space)
+    np.testing.assert_array_equal(replay.labels, [0, 0, 1, 1, 2, 3])
+    np.testing.assert_array_equal(replay.known, [True] * 4 + [False] * 2)
+    for label in (0, 1):
+        for task in (0, 1):
+            np.testing.assert_allclose(
+                replay.mean[2 * label + task],
+                modes.prototypes.mean[label] + tasks[task][label],
+                atol=1e-3,
+            )

@@ -70,6 +70,11 @@ class Result:
     run_dir: str
 
     @property
+    def scenario(self) -> str:
+        """A result without its scenario is not a result."""
+        return self.stream.scenario(self.config.stream.scenario)
+
+    @property
     def main(self) -> Figures:
         """The method that was run."""
         return self.figures[self.config.method]
@@ -88,7 +93,7 @@ class Result:
         config, main = self.config, self.main
         return {
             "stream": self.stream.name,
-            "scenario": config.stream.scenario,
+            "scenario": self.scenario,
             "method": config.method,
             "clients": self.clients,
             "seeds": list(config.seeds),

@@ -154,6 +154,7 @@ def _finish_row(
     begun = time.perf_counter()
     learnt = stage()
     seed, test = setting.seeds.seed, study.stream.test
+    scenario = study.stream.scenario(directory.config.stream.scenario)
     if method == directory.config.method:
         for file, arrays in learnt.artefacts.items():
             directory.seed(seed).save_arrays(file, arrays)
@@ -162,7 +163,7 @@ def _finish_row(
         accuracy(
             scores[test.tasks == task],
             test.labels[test.tasks == task],
-            _allowed(directory.config.stream.scenario, setting, after, task),
+            _allowed(scenario, setting, after, task),
         )
         for task in range(len(setting.tasks))
     ]

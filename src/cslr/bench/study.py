@@ -36,7 +36,7 @@ def load_study(config: Config, progress: bool = False) -> Study:
     started = time.perf_counter()
     method_named(config.method)
     stream = load_stream(config.stream.name, config.stream.data, config.stream.rows)
-    stream.require_scenario(config.stream.scenario)
+    stream.scenario(config.stream.scenario)
     encoder = load_encoder(config.encoder)
     descriptions = [label.description for label in stream.labels]
     groups = [stream.train.texts, stream.test.texts, stream.public, tuple(descriptions)]

@@ -46,6 +46,6 @@ def _title(result: Result) -> str:
     roster = result.cost["epsilon"].get("end_to_end", {}).get("roster")
     epsilon = "∞" if roster is None else f"{roster:.3g}"
     return (
-        f"{result.stream.name} · {config.stream.scenario}-incremental · {result.clients} clients · "
+        f"{result.stream.name} · {result.scenario}-incremental · {result.clients} clients · "
         f"end-to-end ε = {epsilon} (roster, δ = {config.privacy.delta:g})"
     )

@@ -43,7 +43,7 @@ def _headline(result: Result) -> RenderableType:
     lines = [
         Text.assemble(
             (f"{config.method}", "bold"),
-            f" on {result.stream.name}, {config.stream.scenario}-incremental, "
+            f" on {result.stream.name}, {result.scenario}-incremental, "
             f"{len(result.stream.tasks)} tasks, {result.clients} clients",
         ),
         Text.assemble(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cslr.bench.streams.ag_news import load_ag_news
+from cslr.bench.streams.amazon import load_amazon
 from cslr.bench.streams.embedded import load_clinic
 from cslr.bench.streams.stream import SCENARIOS, Label, Rows, Stream, Task
 from cslr.errors import ConfigError
@@ -15,6 +16,7 @@ __all__ = ["SCENARIOS", "STREAMS", "Label", "Rows", "Stream", "Task", "load_stre
 STREAMS: dict[str, Callable[[Path | None, str], Stream]] = {
     "clinic": load_clinic,
     "ag-news": load_ag_news,
+    "amazon": load_amazon,
 }
 
 

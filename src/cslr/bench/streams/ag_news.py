@@ -18,18 +18,15 @@ Settings are chosen on ``held-out``; it never opens the test file.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from cslr.bench.streams.files import data_directory, gzip_lines, public_sentences
 from cslr.bench.streams.stream import Label, Rows, Stream, Task, labels_from_toml
 from cslr.errors import ConfigError, DataError
 
@@ -58,7 +55,7 @@ class _Row:
 
 def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
     """Split-AG-News from the data directory ``data``: 4 tasks of one label, scenario class."""
-    directory = _existing(data)
+    directory = data_directory(data, "ag-news", "ag_news")
     labels = labels_from_toml(
         files("cslr.bench.streams").joinpath("ag_news.toml").read_text(encoding="utf-8"),
         "ag_news.toml",
@@ -70,7 +67,7 @@ def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORT
         tasks=tuple(Task(label.name, (number,)) for number, label in enumerate(labels)),
         train=_rows(train),
         test=_rows(test),
-        public=_public(directory / "anchors" / "wikipedia_sentences.txt.gz", sizes.public),
+        public=public_sentences(directory, sizes.public),
         scenarios=("class",),
         clients=20,
         alpha=0.5,
@@ -122,18 +119,10 @@ def _rows(rows: list[_Row]) -> Rows:
     return Rows(tuple(row.text for row in rows), labels, labels.copy())
 
 
-def _existing(data: Path | None) -> Path:
-    wanted = "ag_news/train.jsonl.gz, ag_news/test.jsonl.gz, anchors/wikipedia_sentences.txt.gz"
-    if data is None:
-        raise DataError(f"stream 'ag-news' is not embedded; give --data DIR that holds {wanted}")
-    if not data.is_dir():
-        raise DataError(f"no data directory {data}; give --data DIR that holds {wanted}")
-    return data
-
-
 def _read(path: Path, labels: tuple[Label, ...]) -> list[_Row]:
     """Every row of one file, checked line by line."""
-    return [_row(line, labels, path, number) for number, line in enumerate(_lines(path), start=1)]
+    lines = enumerate(gzip_lines(path), start=1)
+    return [_row(line, labels, path, number) for number, line in lines]
 
 
 def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row:
@@ -154,27 +143,3 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row:
             f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
         )
     return _Row(text, label)
-
-
-def _public(path: Path, count: int) -> tuple[str, ...]:
-    """The first ``count`` sentences; the file is in hash order, so they are a random sample."""
-    sentences = tuple(line.strip() for line in islice(_lines(path), count))
-    if not sentences:
-        raise DataError(f"{path} holds no sentence; the public corpus may not be empty")
-    return sentences
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a gzipped text file; damage is told with the line it was met at."""
-    read = 0
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-            for line in file:
-                read += 1
-                yield line
-    except FileNotFoundError as error:
-        raise DataError(f"no file {path}; give --data DIR that holds it") from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}, after line {read}: cannot be read ({error}); get the file again"
-        ) from error

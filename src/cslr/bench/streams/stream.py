@@ -62,8 +62,8 @@ class Rows:
 class Stream:
     """A sequence of text tasks with train and test rows, checked when it is made.
 
-    ``scenarios`` are those in which a figure on this stream means something; ``clients`` and
-    ``alpha`` are the partition the stream is reported with.
+    ``scenarios`` are those in which a figure on this stream means something, the headline first;
+    ``clients`` and ``alpha`` are the partition the stream is reported with.
     """
 
     name: str
@@ -83,10 +83,11 @@ class Stream:
         _check_rows(f"{self.name} test", self.test, allowed)
         _check_texts(f"{self.name} public", self.public)
 
-    def require_scenario(self, scenario: str) -> None:
-        """Refuse a scenario in which a figure on this stream would mean nothing."""
+    def scenario(self, wanted: str | None) -> str:
+        """The scenario wanted, the headline if none is; refused where it would mean nothing."""
+        scenario = wanted or self.scenarios[0]
         if scenario in self.scenarios:
-            return
+            return scenario
         offered = ", ".join(self.scenarios)
         why = ""
         if scenario == "task" and any(len(task.labels) == 1 for task in self.tasks):

@@ -85,33 +85,42 @@ class Replay:
 
 
 def estimate_replay(releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace) -> Replay:
-    """Q_{1:t} from everything released so far (Algorithm 1, lines 9 to 13)."""
-    count, r = modes.prototypes.mean.shape
-    observed = np.zeros((count, r))
-    variance = np.full(count, np.inf)
-    weight = np.zeros(count)
-    excess = np.zeros((count, _seconds(releases)))
-    excess_noise = np.full(count, np.inf)
+    """Q_{1:t} from everything released so far (Algorithm 1, lines 9 to 13).
+
+    Every task appends its own modes, also where it shares labels with an earlier one. A label that
+    no task has released yet stands on its text alone, or is left out if it has none.
+    """
+    released = np.concatenate([np.zeros(0, dtype=np.int64), *[r.modes for r in releases]])
+    unseen = np.flatnonzero(~np.isin(modes.labels, modes.labels[released]) & modes.from_texts)
+    chosen = np.concatenate([released, unseen])
+    order = np.argsort(chosen, kind="stable")  # by label, whatever the order of releases
+    place = np.argsort(order)
+    chosen, known = chosen[order], order < len(released)
+    prototypes = modes.prototypes.mean[chosen]
+    observed = np.zeros_like(prototypes)
+    variance = np.full(len(chosen), np.inf)
+    weight = np.zeros(len(chosen))
+    excess = np.zeros((len(chosen), _seconds(releases)))
+    excess_noise = np.full(len(chosen), np.inf)
+    end = 0
     for release in releases:
         total = _total_weight(release)
-        k = release.modes
+        end, k = end + len(total), place[end : end + len(total)]
         weight[k] = total
         observed[k] = release.sums.offset / total[:, None]
         variance[k] = np.square(release.noise.offset / total)
         excess[k] = release.sums.second / total[:, None]
         excess_noise[k] = np.square(release.noise.second / total)
-    offsets = _posterior_offsets(observed, variance, space.between[:r])
-    mean = modes.prototypes.mean + offsets
-    relative = _relative_variances(excess, excess_noise, mean, modes, space)
-    known = np.isfinite(variance)
-    present = known | modes.from_texts
-    weight = np.where(known, weight, weight[known].mean() if known.any() else 1.0)
+    r = prototypes.shape[1]
+    mean = prototypes + _posterior_offsets(observed, variance, space.between[:r])
+    relative = _relative_variances(excess, excess_noise, mean, prototypes, space)
+    weight[~known] = weight[known].mean() if known.any() else 1.0
     return Replay(
-        weights=_shares(weight[present]),
-        mean=mean[present],
-        relative=np.maximum(relative, VARIANCE_FLOOR)[present],
-        labels=modes.labels[present],
-        known=known[present],
+        weights=_shares(weight),
+        mean=mean,
+        relative=np.maximum(relative, VARIANCE_FLOOR),
+        labels=modes.labels[chosen],
+        known=known,
         floored=float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0,
     )
 
@@ -173,14 +182,18 @@ def _likeliest_scales(
 
 
 def _relative_variances(
-    excess: FloatArray, noise: FloatArray, mean: FloatArray, modes: Modes, space: PublicSpace
+    excess: FloatArray,
+    noise: FloatArray,
+    mean: FloatArray,
+    prototypes: FloatArray,
+    space: PublicSpace,
 ) -> FloatArray:
     """Σ = M − μμᵀ as a share of the public spread: (K, 1), the same for all, or (K, r) diagonal.
 
     excess: (K, s) second moments beyond the prototypes', as a share of the public spread, with
     noise of variance ``noise`` (K,). Shrunk towards 1, the public spread, as far as noise goes.
     """
-    moved = (np.square(modes.prototypes.mean) - np.square(mean)) / space.spread
+    moved = (np.square(prototypes) - np.square(mean)) / space.spread
     doubt = SCALE_UNSURE**2
     if excess.shape[1] > 1:
         return 1.0 + (doubt / (doubt + noise))[:, None] * (excess + moved)

@@ -1,0 +1,166 @@
+"""Split-Amazon: reviews of five kinds of product, one after the other, negative or positive.
+
+Read from a data directory:
+
+    amazon/train.jsonl.gz, amazon/test.jsonl.gz     {"text", "label": 0 or 1, "domain", "split"}
+                                                    a line; 0 is negative, split is not looked at
+    anchors/wikipedia_sentences.txt.gz              public sentences in hash order, one a line
+
+A task is a domain; other domains than the five are passed over. Rows are chosen domain by domain
+and label by label in the order of SHA-256("cslr/amazon/1" NUL text), which knows nothing of seeds,
+files' order or results. Of a domain's two labels equally many are taken, so that the rarer one
+decides where rows run short:
+
+    subset      up to the first 500 train rows and the first 150 test rows of each label
+    held-out    train rows only: of each label rows 501 to 700 to train on, 701 to 775 to test on
+    all         every row of the five domains
+
+Settings are chosen on ``held-out``; it never opens the test file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from cslr.bench.streams.files import data_directory, gzip_lines, public_sentences
+from cslr.bench.streams.stream import Label, Rows, Stream, Task, labels_from_toml
+from cslr.errors import ConfigError, DataError
+
+__all__ = ["DOMAINS", "Sizes", "load_amazon"]
+
+DOMAINS = ("books", "dvd", "electronics", "kitchen_housewares", "toys_games")
+
+_PREFIX = b"cslr/amazon/1\0"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is taken at most: rows of each label of a domain, and public sentences."""
+
+    train: int = 500
+    test: int = 150
+    held_out_train: int = 200
+    held_out_test: int = 75
+    public: int = 10_000
+
+
+_REPORTED = Sizes()
+
+
+@dataclass(frozen=True)
+class _Row:
+    text: str
+    label: int
+    task: int
+
+
+def load_amazon(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
+    """Split-Amazon from the data directory ``data``: 5 tasks that share two labels."""
+    directory = data_directory(data, "amazon", "amazon")
+    labels = labels_from_toml(
+        files("cslr.bench.streams").joinpath("amazon.toml").read_text(encoding="utf-8"),
+        "amazon.toml",
+    )
+    train, test = _parts(directory / "amazon", rows, labels, sizes)
+    return Stream(
+        name="amazon",
+        labels=labels,
+        tasks=tuple(Task(domain, tuple(range(len(labels)))) for domain in DOMAINS),
+        train=_rows(train),
+        test=_rows(test),
+        public=public_sentences(directory, sizes.public),
+        scenarios=("domain",),
+        clients=50,
+        alpha=0.3,
+    )
+
+
+def _parts(
+    folder: Path, rows: str, labels: tuple[Label, ...], sizes: Sizes
+) -> tuple[list[_Row], list[_Row]]:
+    """The train and the test rows that ``rows`` stands for."""
+    train_file, test_file = folder / "train.jsonl.gz", folder / "test.jsonl.gz"
+    if rows == "all":
+        return _read(train_file, labels), _read(test_file, labels)
+    if rows == "subset":
+        return (
+            _chosen(_read(train_file, labels), labels, 0, sizes.train, train_file),
+            _chosen(_read(test_file, labels), labels, 0, sizes.test, test_file),
+        )
+    if rows == "held-out":
+        unused = _read(train_file, labels)
+        middle = sizes.train + sizes.held_out_train
+        return (
+            _chosen(unused, labels, sizes.train, middle, train_file),
+            _chosen(unused, labels, middle, middle + sizes.held_out_test, train_file),
+        )
+    raise ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+
+
+def _chosen(
+    rows: list[_Row], labels: tuple[Label, ...], start: int, stop: int, path: Path
+) -> list[_Row]:
+    """Of each domain and label the rows at start..stop in hash order, of each label as many."""
+    mixed = sorted(rows, key=lambda row: hashlib.sha256(_PREFIX + row.text.encode()).digest())
+    chosen = []
+    for task, domain in enumerate(DOMAINS):
+        own = [
+            [row for row in mixed if (row.task, row.label) == (task, number)]
+            for number in range(len(labels))
+        ]
+        fewest = min(range(len(labels)), key=lambda number: len(own[number]))
+        if len(own[fewest]) <= start:
+            raise DataError(
+                f"{path} has {len(own[fewest])} rows of {domain}, {labels[fewest].name}, this "
+                f"choice of rows needs more than {start}; get the whole file, or use --rows all"
+            )
+        for of_label in own:
+            chosen += of_label[start : min(stop, len(own[fewest]))]
+    return chosen
+
+
+def _rows(rows: list[_Row]) -> Rows:
+    """As a stream has them."""
+    return Rows(
+        tuple(row.text for row in rows),
+        np.array([row.label for row in rows], dtype=np.int64),
+        np.array([row.task for row in rows], dtype=np.int64),
+    )
+
+
+def _read(path: Path, labels: tuple[Label, ...]) -> list[_Row]:
+    """Every row of the five domains in one file, checked line by line."""
+    lines = enumerate(gzip_lines(path), start=1)
+    rows = (_row(line, labels, path, number) for number, line in lines)
+    return [row for row in rows if row is not None]
+
+
+def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row | None:
+    """The row of one line; None if it is of a domain that is no task."""
+    try:
+        fields = json.loads(line)
+        text, label, domain = fields["text"], fields["label"], fields["domain"]
+        if not isinstance(text, str) or not isinstance(domain, str):
+            raise TypeError("text and domain must be strings")
+        text.encode()  # half a surrogate pair is damage too
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}, line {number}: not a row with text, label 0..{len(labels) - 1} and domain "
+            f"({type(error).__name__}: {error}); get the file again"
+        ) from error
+    if domain not in DOMAINS:
+        return None
+    if type(label) is not int or not 0 <= label < len(labels):
+        raise DataError(
+            f"{path}, line {number}: no label {label!r}; expected "
+            f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
+        )
+    if not text.strip():
+        raise DataError(f"{path}, line {number}: the text is empty; remove the row or fill it in")
+    return _Row(text, label, DOMAINS.index(domain))
