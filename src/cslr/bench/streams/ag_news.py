@@ -18,39 +18,28 @@ Settings are chosen on ``held-out``; it never opens the test file.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-import numpy as np
+from cslr.bench.streams.files import (
+    Row,
+    Sizes,
+    as_rows,
+    data_directory,
+    gzip_lines,
+    in_hash_order,
+    parts,
+    public_sentences,
+)
+from cslr.bench.streams.stream import Label, Stream, Task, labels_from_toml
+from cslr.errors import DataError
 
-from cslr.bench.streams.files import data_directory, gzip_lines, public_sentences
-from cslr.bench.streams.stream import Label, Rows, Stream, Task, labels_from_toml
-from cslr.errors import ConfigError, DataError
+__all__ = ["load_ag_news"]
 
-__all__ = ["Sizes", "load_ag_news"]
-
-_PREFIX = b"cslr/ag-news/1\0"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much is taken: train and test rows of each label, and public sentences."""
-
-    train: int = 3_000
-    test: int = 1_000
-    public: int = 10_000
-
-
-_REPORTED = Sizes()
-
-
-@dataclass(frozen=True)
-class _Row:
-    text: str
-    label: int
+_PREFIX = b"cslr/ag-news/1"
+_REPORTED = Sizes(3_000, 1_000, held_out_train=3_000, held_out_test=1_000)
 
 
 def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
@@ -60,13 +49,14 @@ def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORT
         files("cslr.bench.streams").joinpath("ag_news.toml").read_text(encoding="utf-8"),
         "ag_news.toml",
     )
-    train, test = _parts(directory / "ag_news", rows, labels, sizes)
+    read, choose = partial(_read, labels), partial(_chosen, labels)
+    train, test = parts(directory / "ag_news", rows, sizes, read, choose)
     return Stream(
         name="ag-news",
         labels=labels,
         tasks=tuple(Task(label.name, (number,)) for number, label in enumerate(labels)),
-        train=_rows(train),
-        test=_rows(test),
+        train=as_rows(train),
+        test=as_rows(test),
         public=public_sentences(directory, sizes.public),
         scenarios=("class",),
         clients=20,
@@ -74,33 +64,11 @@ def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORT
     )
 
 
-def _parts(
-    folder: Path, rows: str, labels: tuple[Label, ...], sizes: Sizes
-) -> tuple[list[_Row], list[_Row]]:
-    """The train and the test rows that ``rows`` stands for."""
-    train_file, test_file = folder / "train.jsonl.gz", folder / "test.jsonl.gz"
-    if rows == "all":
-        return _read(train_file, labels), _read(test_file, labels)
-    if rows == "subset":
-        return (
-            _chosen(_read(train_file, labels), labels, 0, sizes.train, train_file),
-            _chosen(_read(test_file, labels), labels, 0, sizes.test, test_file),
-        )
-    if rows == "held-out":
-        unused = _read(train_file, labels)
-        middle = 2 * sizes.train
-        return (
-            _chosen(unused, labels, sizes.train, middle, train_file),
-            _chosen(unused, labels, middle, middle + sizes.test, train_file),
-        )
-    raise ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
-
-
 def _chosen(
-    rows: list[_Row], labels: tuple[Label, ...], start: int, stop: int, path: Path
-) -> list[_Row]:
+    labels: tuple[Label, ...], rows: list[Row], start: int, stop: int, path: Path
+) -> list[Row]:
     """Of each label the rows that stand at start..stop in hash order, in that order."""
-    mixed = sorted(rows, key=lambda row: hashlib.sha256(_PREFIX + row.text.encode()).digest())
+    mixed = in_hash_order(rows, _PREFIX)
     chosen = []
     for number, label in enumerate(labels):
         own = [row for row in mixed if row.label == number]
@@ -113,19 +81,13 @@ def _chosen(
     return chosen
 
 
-def _rows(rows: list[_Row]) -> Rows:
-    """As a stream has them; a row's task is its label."""
-    labels = np.array([row.label for row in rows], dtype=np.int64)
-    return Rows(tuple(row.text for row in rows), labels, labels.copy())
-
-
-def _read(path: Path, labels: tuple[Label, ...]) -> list[_Row]:
+def _read(labels: tuple[Label, ...], path: Path) -> list[Row]:
     """Every row of one file, checked line by line."""
     lines = enumerate(gzip_lines(path), start=1)
     return [_row(line, labels, path, number) for number, line in lines]
 
 
-def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row:
+def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row:
     try:
         fields = json.loads(line)
         label, title, description = fields["label"], fields["title"], fields["description"]
@@ -142,4 +104,4 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row:
             f"{path}, line {number}: label {label!r} is called {fields['label_name']!r}; expected "
             f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
         )
-    return _Row(text, label)
+    return Row(text, label, task=label)

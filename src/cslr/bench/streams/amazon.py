@@ -20,44 +20,30 @@ Settings are chosen on ``held-out``; it never opens the test file.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-import numpy as np
+from cslr.bench.streams.files import (
+    Row,
+    Sizes,
+    as_rows,
+    data_directory,
+    gzip_lines,
+    in_hash_order,
+    parts,
+    public_sentences,
+)
+from cslr.bench.streams.stream import Label, Stream, Task, labels_from_toml
+from cslr.errors import DataError
 
-from cslr.bench.streams.files import data_directory, gzip_lines, public_sentences
-from cslr.bench.streams.stream import Label, Rows, Stream, Task, labels_from_toml
-from cslr.errors import ConfigError, DataError
-
-__all__ = ["DOMAINS", "Sizes", "load_amazon"]
+__all__ = ["DOMAINS", "load_amazon"]
 
 DOMAINS = ("books", "dvd", "electronics", "kitchen_housewares", "toys_games")
 
-_PREFIX = b"cslr/amazon/1\0"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much is taken at most: rows of each label of a domain, and public sentences."""
-
-    train: int = 500
-    test: int = 150
-    held_out_train: int = 200
-    held_out_test: int = 75
-    public: int = 10_000
-
-
-_REPORTED = Sizes()
-
-
-@dataclass(frozen=True)
-class _Row:
-    text: str
-    label: int
-    task: int
+_PREFIX = b"cslr/amazon/1"
+_REPORTED = Sizes(500, 150, held_out_train=200, held_out_test=75)
 
 
 def load_amazon(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
@@ -67,13 +53,14 @@ def load_amazon(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTE
         files("cslr.bench.streams").joinpath("amazon.toml").read_text(encoding="utf-8"),
         "amazon.toml",
     )
-    train, test = _parts(directory / "amazon", rows, labels, sizes)
+    read, choose = partial(_read, labels), partial(_chosen, labels)
+    train, test = parts(directory / "amazon", rows, sizes, read, choose)
     return Stream(
         name="amazon",
         labels=labels,
         tasks=tuple(Task(domain, tuple(range(len(labels)))) for domain in DOMAINS),
-        train=_rows(train),
-        test=_rows(test),
+        train=as_rows(train),
+        test=as_rows(test),
         public=public_sentences(directory, sizes.public),
         scenarios=("domain",),
         clients=50,
@@ -81,33 +68,11 @@ def load_amazon(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTE
     )
 
 
-def _parts(
-    folder: Path, rows: str, labels: tuple[Label, ...], sizes: Sizes
-) -> tuple[list[_Row], list[_Row]]:
-    """The train and the test rows that ``rows`` stands for."""
-    train_file, test_file = folder / "train.jsonl.gz", folder / "test.jsonl.gz"
-    if rows == "all":
-        return _read(train_file, labels), _read(test_file, labels)
-    if rows == "subset":
-        return (
-            _chosen(_read(train_file, labels), labels, 0, sizes.train, train_file),
-            _chosen(_read(test_file, labels), labels, 0, sizes.test, test_file),
-        )
-    if rows == "held-out":
-        unused = _read(train_file, labels)
-        middle = sizes.train + sizes.held_out_train
-        return (
-            _chosen(unused, labels, sizes.train, middle, train_file),
-            _chosen(unused, labels, middle, middle + sizes.held_out_test, train_file),
-        )
-    raise ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
-
-
 def _chosen(
-    rows: list[_Row], labels: tuple[Label, ...], start: int, stop: int, path: Path
-) -> list[_Row]:
+    labels: tuple[Label, ...], rows: list[Row], start: int, stop: int, path: Path
+) -> list[Row]:
     """Of each domain and label the rows at start..stop in hash order, of each label as many."""
-    mixed = sorted(rows, key=lambda row: hashlib.sha256(_PREFIX + row.text.encode()).digest())
+    mixed = in_hash_order(rows, _PREFIX)
     chosen = []
     for task, domain in enumerate(DOMAINS):
         own = [
@@ -125,23 +90,14 @@ def _chosen(
     return chosen
 
 
-def _rows(rows: list[_Row]) -> Rows:
-    """As a stream has them."""
-    return Rows(
-        tuple(row.text for row in rows),
-        np.array([row.label for row in rows], dtype=np.int64),
-        np.array([row.task for row in rows], dtype=np.int64),
-    )
-
-
-def _read(path: Path, labels: tuple[Label, ...]) -> list[_Row]:
+def _read(labels: tuple[Label, ...], path: Path) -> list[Row]:
     """Every row of the five domains in one file, checked line by line."""
     lines = enumerate(gzip_lines(path), start=1)
     rows = (_row(line, labels, path, number) for number, line in lines)
     return [row for row in rows if row is not None]
 
 
-def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row | None:
+def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row | None:
     """The row of one line; None if it is of a domain that is no task."""
     try:
         fields = json.loads(line)
@@ -163,4 +119,4 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> _Row 
         )
     if not text.strip():
         raise DataError(f"{path}, line {number}: the text is empty; remove the row or fill it in")
-    return _Row(text, label, DOMAINS.index(domain))
+    return Row(text, label, DOMAINS.index(domain))

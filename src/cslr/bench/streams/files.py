@@ -1,18 +1,97 @@
-"""Reading a data directory: what streams that are not embedded have in common."""
+"""Reading a data directory: what streams that are not embedded have in common.
+
+Which rows a run sees is decided by the hash of their texts under a prefix of the stream, so it
+depends on neither seeds nor results: ``subset`` is what is reported, ``held-out`` is made of train
+rows outside it for choosing settings and never opens the test file, ``all`` is everything.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from cslr.errors import DataError
+import numpy as np
 
-__all__ = ["data_directory", "gzip_lines", "public_sentences"]
+from cslr.bench.streams.stream import Rows
+from cslr.errors import ConfigError, DataError
+
+__all__ = [
+    "Row",
+    "Sizes",
+    "as_rows",
+    "data_directory",
+    "gzip_lines",
+    "in_hash_order",
+    "parts",
+    "public_sentences",
+]
 
 _PUBLIC = "anchors/wikipedia_sentences.txt.gz"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text with its label and its task."""
+
+    text: str
+    label: int
+    task: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows of a kind are taken, and how many public sentences."""
+
+    train: int
+    test: int
+    held_out_train: int
+    held_out_test: int
+    public: int = 10_000
+
+
+Read = Callable[[Path], list[Row]]
+Choose = Callable[[list[Row], int, int, Path], list[Row]]
+"""Of each kind of row those that stand at start..stop in hash order."""
+
+
+def parts(
+    folder: Path, rows: str, sizes: Sizes, read: Read, choose: Choose
+) -> tuple[list[Row], list[Row]]:
+    """The train and the test rows that ``rows`` stands for."""
+    train, test = folder / "train.jsonl.gz", folder / "test.jsonl.gz"
+    if rows == "all":
+        return read(train), read(test)
+    if rows == "subset":
+        return (
+            choose(read(train), 0, sizes.train, train),
+            choose(read(test), 0, sizes.test, test),
+        )
+    if rows == "held-out":
+        unused, middle = read(train), sizes.train + sizes.held_out_train
+        return (
+            choose(unused, sizes.train, middle, train),
+            choose(unused, middle, middle + sizes.held_out_test, train),
+        )
+    raise ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+
+
+def in_hash_order(rows: list[Row], prefix: bytes) -> list[Row]:
+    """By SHA-256(prefix NUL text)."""
+    return sorted(rows, key=lambda row: hashlib.sha256(prefix + b"\0" + row.text.encode()).digest())
+
+
+def as_rows(rows: list[Row]) -> Rows:
+    """As a stream has them."""
+    return Rows(
+        tuple(row.text for row in rows),
+        np.array([row.label for row in rows], dtype=np.int64),
+        np.array([row.task for row in rows], dtype=np.int64),
+    )
 
 
 def data_directory(data: Path | None, stream: str, folder: str) -> Path:
