@@ -352,7 +352,7 @@ def test_beyond_the_budget_nothing_is_released(world, make_ledger, drawer):
 
 
 def test_a_release_without_noise_is_charged_as_infinite(world, make_ledger, drawer):
-    plan, people, ledger = calibrate(Budget(math.inf), 1), world.population, make_ledger()
+    plan, people, ledger = calibrate(Budget(math.inf), 2), world.population, make_ledger()
     cohort = people.cohort(0, everyone(people), plan.cap)
     released = one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer).value
     assert ledger.epsilon("replay", "roster") == math.inf

@@ -40,9 +40,9 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
     plan = _plan(config, len(study.stream.tasks))
     populations = [_population(config, study, seed) for seed in config.seeds]
     directory.begin()
-    names = [config.method]
-    if config.yardsticks:
-        names += [name for name in YARDSTICKS if name != config.method]
+    # Zero-shot is never left out: forward transfer is measured against it.
+    beside = YARDSTICKS if config.yardsticks else ("zero-shot",)
+    names = [config.method, *[name for name in beside if name != config.method]]
     rows = len(study.stream.tasks) + 1
     total, done = len(config.seeds) * len(names) * rows, 0
     for seed, population in zip(config.seeds, populations, strict=True):

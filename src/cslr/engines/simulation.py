@@ -18,6 +18,7 @@ from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Summed
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.round import contribute
+from cslr.seeding import Seeds
 from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Population", "SimulatedCohort"]
@@ -45,15 +46,22 @@ class Population:
             )
 
     def cohort(self, task: int, taking_part: BoolArray, cap: int) -> SimulatedCohort:
-        """The clients asked about a task; one that already spoke ``cap`` times sends zeros."""
-        return SimulatedCohort(self, task, taking_part & (self._tasks_before(task) < cap))
+        """The clients asked about a task; one that spends its cap on others sends zeros."""
+        return SimulatedCohort(self, task, taking_part & self._speaks(task, cap))
 
-    def _tasks_before(self, task: int) -> IntArray:
-        """(N,) how many earlier tasks each client held rows of, and so contributed to."""
-        held = np.zeros((self.count, int(self.tasks.max(initial=0)) + 1), dtype=np.int64)
-        held[self.clients, self.tasks] = 1
-        before: IntArray = held[:, :task].sum(axis=1)
-        return before
+    def _speaks(self, task: int, cap: int) -> BoolArray:
+        """(N,) whether the task is among those each client contributes to.
+
+        A client with more than ``cap`` of them picks at random and ahead, by its own number, so
+        that late tasks find as many speakers as early ones.
+        """
+        tasks = max(task, int(self.tasks.max(initial=0))) + 1
+        held = np.zeros((self.count, tasks), dtype=np.bool_)
+        held[self.clients, self.tasks] = True
+        lot = np.stack([Seeds(client).at("cap").random(tasks) for client in range(self.count)])
+        rank = np.where(held, lot, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
+        speaks: BoolArray = held[:, task] & (rank[:, task] < cap)
+        return speaks
 
 
 @dataclass(frozen=True, eq=False)
