@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import cslr
 from cslr.cli import app
+from cslr.privacy.accounting import gaussian_epsilon
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -87,3 +88,21 @@ def test_results_in_the_readme_were_written_by_the_command():
     block = README.split("<!-- results:begin")[1].split("<!-- results:end -->")[0]
     assert block.count("\n| 20 |") == 8
     assert "zero-shot" in block
+
+
+def test_how_to_read_the_results_agrees_with_the_results():
+    """The prose under the table is typed, so it must go on being true of what is measured."""
+    rows = re.findall(r"\| (\d+) \| ([\d.∞]+) \| (\w+) \| \*\*([\d.]+)\*\*", README)
+    accuracy = {(int(n), epsilon, prior): float(aa) for n, epsilon, prior, aa in rows}
+    alone = float(re.findall(r"the label prior alone \(public, ε = 0\) (\d+\.\d)", README)[0])
+    assert accuracy[20, "1.00", "labels"] <= alone + 0.3  # "add nothing to it"
+    assert accuracy[20, "4.00", "labels"] > alone + 0.5  # "begin to pay"
+    assert accuracy[100, "4.00", "labels"] > alone + 2.0  # "do so clearly"
+
+
+def test_the_translation_to_replace_one_is_what_the_accountant_says():
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    stated = re.findall(r"about ([\d.]+) / ([\d.]+) / ([\d.]+)", page)[0]
+    for epsilon, other in zip((1.0, 4.0, 8.0), stated, strict=True):
+        sigma = cslr.calibrate(cslr.Budget(epsilon), releases=1).sigma
+        assert gaussian_epsilon(2 / sigma, 1e-5) == pytest.approx(float(other), abs=0.06)
