@@ -34,7 +34,10 @@ def main() -> None:
     corpus = unit(topics[rng.integers(40, size=2000)] + 0.6 * rng.normal(size=(2000, 32)) / 6)
     space = cslr.build_space(corpus, "toy", dimension=8, anchors=50, rng=seeds.at("anchors"))
     modes = cslr.declare_modes(space, corpus, topics[:2], 1, "labels", seeds.at("prototypes"))
-    agreement = cslr.Agreement(space, modes, ListLearner(), "signature", "shared", 1, clients=30)
+    family = cslr.Family("classification", labels=2)
+    agreement = cslr.Agreement(
+        space, modes, ListLearner(), "signature", "shared", 1, clients=30, family=family
+    )
     agreement = with_bound(agreement, corpus, labels_per_task=2)
 
     # Private things: each client's examples.

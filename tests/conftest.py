@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -19,7 +20,10 @@ from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Examples
 from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
 from cslr.protocol.step1_list import ListLearner
+from cslr.protocol.targets import Family, FamilyName
 from cslr.seeding import Seeds
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch reads it when it is first imported
 
 TASKS = ((0, 1), (2, 3))
 SUB_TOPICS = 2
@@ -47,6 +51,32 @@ class World:
     def test_tasks(self) -> np.ndarray:
         return self.test_labels // 2
 
+    @property
+    def test_shares(self) -> np.ndarray:
+        """(T, c) each label's share of the test rows of a task."""
+        counts = np.zeros((len(self.tasks), len(self.texts)))
+        np.add.at(counts, (self.test_tasks, self.test_labels), 1.0)
+        return counts / counts.sum(axis=1, keepdims=True)
+
+    def family(self, name: FamilyName = "classification") -> Family:
+        return Family(name, len(self.texts))
+
+    def told(self, name: FamilyName) -> World:
+        """The same rows with targets: a second label for every third, or B- and I- by turns."""
+        family, labels = self.family(name), self.population.labels
+        place = np.arange(len(labels))
+        if name == "tagging":
+            tags = np.where(labels > 0, 2 * labels - (place % 3 > 0), 0)  # two B- for an I-
+            answers = tags[:, None].tolist()
+        else:
+            second = (labels + 1) % len(self.texts)
+            answers = [
+                [first, other] if i % 3 == 0 and name == "intents" else [first]
+                for i, first, other in zip(place, labels.tolist(), second.tolist(), strict=True)
+            ]
+        targets = family.targets(answers) if family.sent else None
+        return replace(self, population=replace(self.population, targets=targets))
+
     def examples(self, task: int) -> Examples:
         """What all clients hold of a task, in one padded stack."""
         people = self.population
@@ -58,7 +88,8 @@ class World:
         index = np.stack([np.resize(each, longest) for each in rows])
         mask = np.arange(longest) < np.array([len(each) for each in rows])[:, None]
         clients = tuple(range(people.count))
-        return Examples(people.z[index], people.labels[index], mask, clients)
+        targets = None if people.targets is None else people.targets[index]
+        return Examples(people.z[index], people.labels[index], mask, clients, targets)
 
     def space(self, dimension: int = 8, anchors: int = 24, seed: int = 13) -> PublicSpace:
         return space_of(self, dimension, anchors, seed)
@@ -77,6 +108,7 @@ class World:
         bound: float = 0.2,
         seed: int = 13,
         weight_floor: float = 0.05,
+        family: FamilyName = "classification",
     ) -> Agreement:
         space = self.space(seed=seed)
         return Agreement(
@@ -87,6 +119,7 @@ class World:
             second_moments,
             seed,
             self.population.count,
+            self.family(family),
             bound=bound,
         )
 
@@ -169,18 +202,20 @@ def make_ledger():
 
 @pytest.fixture
 def make_setting(world, drawer, make_ledger):
-    """A whole run in the small world: ``make_setting(epsilon, q, cap, seed, **replay)``."""
+    """A whole run in the small world: ``make_setting(epsilon, q, cap, seed, family, **replay)``."""
 
     def make(
         epsilon: float = np.inf,
         q: float = 1.0,
         cap: int | None = None,
         seed: int = 13,
+        family: FamilyName = "classification",
         **replay: object,
     ) -> Setting:
         return Setting(
-            population=world.population,
+            population=world.told(family).population,
             tasks=world.tasks,
+            family=world.family(family),
             label_texts=world.texts,
             public=world.public,
             encoder="synthetic",
@@ -189,8 +224,7 @@ def make_setting(world, drawer, make_ledger):
             plan=calibrate(Budget(epsilon), len(world.tasks), q, cap),
             ledger=make_ledger(epsilon, seed),
             seeds=Seeds(seed),
-            test_labels=world.test_labels,
-            test_tasks=world.test_tasks,
+            test_shares=world.test_shares,
             keep=drawer,
         )
 

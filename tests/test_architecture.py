@@ -13,7 +13,7 @@ import cslr
 
 SOURCE = Path(cslr.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-HEAVY = ("torch", "flwr", "sentence_transformers", "transformers", "sklearn")
+HEAVY = ("torch", "flwr", "sentence_transformers", "transformers", "sklearn", "seqeval")
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 FORBIDDEN_CALLS = {
@@ -70,6 +70,8 @@ def is_forbidden(name: str) -> bool:
         "cslr.privacy.plan",
         "cslr.protocol.round",
         "cslr.engines.simulation",
+        "cslr.bench.runner",
+        "cslr.cli",
     ],
 )
 def test_importing_loads_nothing_heavy(module):

@@ -5,16 +5,24 @@ All tests here share one embedding cache, so they run in one worker.
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from safetensors.numpy import load_file
 
+from cslr.bench.results import collect
+from cslr.bench.rundir import RunDirectory
+from cslr.bench.streams import Label, load_stream
 from cslr.cli import main
+from cslr.config import load_config
+from cslr.report.summary import print_summary
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -68,6 +76,8 @@ def test_the_demo_learns_four_clinics_without_forgetting(finished):
     assert yardsticks["majority"]["aa"] == 25.0
     assert len(result["matrix"]) == 5
     assert all(len(row) == 4 for row in result["matrix"])
+    assert (result["family"], result["metric"]) == ("classification", "accuracy, %")
+    assert result["more"] == {}
 
 
 def test_the_result_object_has_what_was_promised(finished):
@@ -88,7 +98,8 @@ def test_a_run_directory_holds_everything(finished):
     seed = finished / "seed-13"
     assert (finished / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert load_file(seed / "head.safetensors")["weights1"].shape == (384, 128)
-    assert load_file(seed / "replay.safetensors")["mean"].shape == (4, 128)
+    released = json.loads((finished / "config.json").read_text())["replay"]["dimension"]
+    assert load_file(seed / "replay.safetensors")["mean"].shape == (4, released)
     assert {path.name for path in seed.glob("task-*")} == {
         f"task-{t}.safetensors" for t in range(4)
     }
@@ -139,6 +150,24 @@ def test_a_summary_is_printed_for_people(finished, cslr):
         assert word in out
 
 
+def test_many_labels_are_shown_one_below_the_other(finished):
+    config = load_config(None, {"seeds": [13, 17]})
+    stream = load_stream("clinic", None)
+    result = collect(config, RunDirectory(finished, config), stream)
+    names = [f"Restaurant-Request-{n}" for n in range(14)]
+    labels = tuple(Label(name, name) for name in names)
+    main = replace(result.main, labels=np.tile(np.arange(14.0), (2, 1)))
+    result = replace(
+        result, stream=replace(stream, labels=labels), figures={**result.figures, "cslr": main}
+    )
+    console = Console(width=80, file=io.StringIO())
+    print_summary(result, console)
+    lines = console.file.getvalue().splitlines()
+    assert max(len(line) for line in lines if not line.startswith("Files:")) <= 80
+    for n, name in enumerate(names):
+        assert any(name in line and f" {n}.0 " in line for line in lines)
+
+
 def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_path):
     arguments = ["run", "--privacy", "enforced", "--federation", str(tmp_path / "federation")]
     arguments += ["--no-yardsticks", "--json"]
@@ -162,7 +191,15 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--cap", "9"], ["cap", "1..4"]),
         (["--stream", "ag-news", "--data", "nowhere"], ["nowhere", "ag_news/train.jsonl.gz"]),
         (["--stream", "ag-news"], ["--data"]),
-        (["--stream", "nope"], ["clinic, ag-news"]),
+        (["--stream", "nope"], ["clinic, desk, ward, ag-news"]),
+        (["--data", "."], ["--data . is a directory", "--stream", "ag-news"]),
+        (["--data", "nowhere"], ["--data nowhere is no file of rows", "--stream"]),
+        (["--anchors", "public.txt"], ["--anchors is for rows of your own"]),
+        (["--declaration", "x.toml"], ["--declaration is for rows of your own"]),
+        (["--skip-bad-rows"], ["--skip-bad-rows is for rows of your own"]),
+        (["--stream", "ward", "--layer", "9"], ["no layer 9", "to 6"]),
+        (["--anchor-count", "1"], ["replay.anchors"]),
+        (["[bold]x[/bold].toml"], ["[bold]x[/bold].toml cannot be read"]),
         (["--scenario", "task"], ["nothing to decide"]),
         (["--method", "nope"], ["known: cslr"]),
         (["--clients", "400"], ["--clients", "--min-rows"]),
@@ -170,6 +207,10 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--seeds", "a"], ["--seeds"]),
         (["--seeds", "1,1"], ["different"]),
         (["--privacy", "enforced"], ["privacy.federation"]),
+        (
+            ["--privacy", "enforced", "--federation", "f", "--method", "joint"],
+            ["'joint' reads rows without noise", "--method cslr"],
+        ),
         (["--nonsense"], ["--nonsense"]),
     ],
 )
@@ -239,6 +280,14 @@ def test_a_label_never_declared_is_named_with_its_line(cslr, tmp_path):
     assert "line 1" in " ".join(err.split())
 
 
+def test_a_run_that_cannot_write_is_a_message(cslr, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = cslr("run", "--run-dir", "file/run")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "file/run" in err
+
+
 def test_a_plan_shows_sigma_cost_and_advice(cslr):
     code, out, _ = cslr("plan", "--epsilon", "4", "--clients", "20", "--tasks", "4", "--json")
     plan = json.loads(out)
@@ -263,5 +312,82 @@ def test_a_plan_that_cannot_be_is_refused(cslr):
 def test_help_teaches(cslr):
     code, out, _ = cslr("run", "--help")
     assert code == 0
-    assert "clinic" in out
-    assert "--epsilon" in out
+    for word in ("clinic", "ontonotes", "--epsilon", "Your own rows", "--anchor-count", "--layer"):
+        assert word in out
+
+
+SMALL = "yardsticks = false\n[head]\nsamples = 20\npasses = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("stream", "metric", "more", "words"),
+    [
+        (
+            "desk",
+            "accuracy, %",
+            {"exact_match", "micro_f1", "macro_f1"},
+            ["average accuracy", "exact", "micro-F1", "Library-Inform"],
+        ),
+        (
+            "ward",
+            "strict entity micro-F1, %",
+            {"micro_f1", "macro_f1"},
+            ["average entity F1", "strict entity micro-F1 (%) on task j", "macro-F1", "DRUG"],
+        ),
+    ],
+)
+def test_other_families_say_what_they_are_measured_by(cslr, stream, metric, more, words):
+    Path("small.toml").write_text(SMALL)
+    arguments = ["run", "small.toml", "--stream", stream, "--run-dir", "here"]
+    result = result_of(cslr(*arguments, "--json"))
+    assert result["metric"] == metric
+    assert set(result["more"]) == more
+    for figures in (result, result["yardsticks"]["zero-shot"]):
+        assert all(0 <= figures["more"][name] <= 100 for name in more)
+    code, out, _ = cslr(*arguments)  # from the trace
+    assert code == 0
+    for word in words:
+        assert word in out
+    assert "nan" not in out
+    code, out, _ = cslr("predict", "here", "--text", "The [red] bins", "--json")
+    assert json.loads(out)["text"] == "The [red] bins"
+
+
+def test_a_run_is_asked_from_the_command_line(finished, cslr, tmp_path, monkeypatch):
+    code, out, _ = cslr("predict", str(finished), "--text", "My knee is stiff and swollen [now].")
+    assert code == 0
+    assert out.startswith("joints (0.")
+    assert out.endswith(")  My knee is stiff and swollen [now].\n")
+    (tmp_path / "texts.txt").write_text("My skin itches.\n\n  I cannot sleep for worry. \n")
+    code, out, _ = cslr("predict", str(finished), "texts.txt", "--json", "--seed", "17")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["text"] for answer in answers] == [
+        "My skin itches.",
+        "I cannot sleep for worry.",
+    ]
+    assert [answer["label"] for answer in answers] == ["skin", "mind"]
+    lines = io.TextIOWrapper(io.BytesIO("Ein Ausschlag, Übelkeit\n".encode()))
+    monkeypatch.setattr(sys, "stdin", lines)
+    code, out, _ = cslr("predict", str(finished), "-")
+    assert (code, out.splitlines()[0].split("  ")[1]) == (0, "Ein Ausschlag, Übelkeit")
+
+
+def test_asking_wrongly_is_a_message(finished, cslr, tmp_path, monkeypatch):
+    (tmp_path / "latin.txt").write_bytes(b"fine\nna\xefve\n")
+    wrong = {
+        ("nowhere", "--text", "x"): "nowhere is no run directory",
+        (str(finished),): "give a FILE, - for standard input, or --text",
+        (str(finished), "--text", " "): "--text is empty",
+        (str(finished), "missing.txt"): "missing.txt cannot be opened",
+        (str(finished), "latin.txt"): "latin.txt, line 2: byte 3 of the line is not UTF-8",
+        (str(finished), "-"): "standard input, line 2: not UTF-8",
+        (str(finished), "--text", "x", "--seed", "99"): "no seed 99; its seeds: 13, 17",
+        (str(finished), "--text", "x", "--task", "teeth"): "no task 'teeth'",
+    }
+    for arguments, words in wrong.items():
+        stdin = io.TextIOWrapper(io.BytesIO(b"fine\nna\xefve\n"))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, _, err = cslr("predict", *arguments)
+        assert code == 2
+        assert words in err
+        assert "Traceback" not in err

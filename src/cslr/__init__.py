@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cslr.protocol.round import contribute, one_round, replay_of
     from cslr.protocol.step4_aggregate.estimate import Replay
     from cslr.protocol.step5_rehearse import rehearse
+    from cslr.protocol.targets import Family
     from cslr.seeding import Seeds
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.protocol.round": ("contribute", "one_round", "replay_of"),
     "cslr.protocol.step4_aggregate.estimate": ("Replay",),
     "cslr.protocol.step5_rehearse": ("rehearse",),
+    "cslr.protocol.targets": ("Family",),
     "cslr.seeding": ("Seeds",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
@@ -65,6 +67,7 @@ __all__ = [
     "CslrError",
     "EphemeralKeys",
     "Examples",
+    "Family",
     "Federation",
     "Grid",
     "Head",

@@ -9,21 +9,24 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import click
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 # Small matrices: a second BLAS thread mostly waits for the first, and torch has its own.
 # Set before NumPy is loaded, which no import of this module does.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from cslr import __version__
-from cslr.config import Config, load_config
-from cslr.errors import ConfigError, CslrError
+from cslr.cli_data import data_app
+from cslr.config import Config, ReplayConfig, load_config
+from cslr.errors import ConfigError, CslrError, DataError
 
 __all__ = ["app", "main"]
 
@@ -35,6 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+app.add_typer(data_app, name="data")
 
 
 def _version(wanted: bool) -> None:
@@ -52,52 +56,76 @@ def _top(
     pass
 
 
+def _option(panel: str) -> Callable[..., Any]:
+    """Options of ``cslr run`` in one box of its help: ``_option(panel)(help, *flags)``."""
+    return lambda help, *flags: typer.Option(*flags, help=help, rich_help_panel=panel)
+
+
+_stream, _own = _option("Stream"), _option("Your own rows")
+_privacy, _replay, _output = _option("Privacy"), _option("Replay"), _option("Output")
+
+_Text: TypeAlias = str | None
+_Number: TypeAlias = int | None
+_Share: TypeAlias = float | None
+_File: TypeAlias = Path | None
+
+
 @app.command("run")
 def run_command(
-    config: Annotated[Path | None, typer.Argument(help="TOML file; flags win over it.")] = None,
-    stream: Annotated[str | None, typer.Option(help="clinic (embedded), ag-news, amazon.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory of the data sets.")] = None,
-    rows: Annotated[str | None, typer.Option(help="subset, all or held-out (for tuning).")] = None,
-    method: Annotated[
-        str | None, typer.Option(help="cslr, majority, zero-shot, finetune or joint.")
+    config: Annotated[_File, typer.Argument(help="TOML file; flags win over it.")] = None,
+    stream: Annotated[
+        _Text,
+        _stream(
+            "Embedded: clinic, desk, ward. From --data DIR: ag-news, amazon, multiwoz, ner, "
+            "ontonotes."
+        ),
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="class, domain or task.")] = None,
-    clients: Annotated[int | None, typer.Option(help="Registered clients N.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration.")] = None,
-    min_rows: Annotated[int | None, typer.Option(help="Fewest rows a client may hold.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="End-to-end ε; inf adds no noise.")] = None,
-    delta: Annotated[float | None, typer.Option(help="δ.")] = None,
-    adversary: Annotated[str | None, typer.Option(help="roster or public.")] = None,
-    participation: Annotated[
-        float | None, typer.Option("--participation", "--q", help="q in (0, 1].")
+    data: Annotated[_File, _stream("Directory of data sets, or a FILE of your own rows.")] = None,
+    rows: Annotated[_Text, _stream("subset, all or held-out (for tuning).")] = None,
+    scenario: Annotated[_Text, _stream("class, domain or task.")] = None,
+    clients: Annotated[_Number, _stream("Registered clients N.")] = None,
+    alpha: Annotated[_Share, _stream("Dirichlet concentration.")] = None,
+    min_rows: Annotated[_Number, _stream("Fewest rows a client may hold.")] = None,
+    declaration: Annotated[
+        _File, _own(r"What may be known about them. \[FILE's name with .cslr.toml]")
     ] = None,
-    cap: Annotated[int | None, typer.Option(help="Most tasks a client contributes to.")] = None,
-    privacy: Annotated[str | None, typer.Option(help="simulated or enforced.")] = None,
+    anchors: Annotated[
+        _File, _own(r"Public sentences, one a line. \[public of the declaration]")
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool | None, _own("Leave out rows that are not as declared.", "--skip-bad-rows")
+    ] = None,
+    epsilon: Annotated[
+        _Share, _privacy(r"End-to-end ε of this run; inf adds no noise. \[8; own rows: declared]")
+    ] = None,
+    delta: Annotated[_Share, _privacy(r"δ. \[1e-5; own rows: declared]")] = None,
+    adversary: Annotated[_Text, _privacy("roster or public.")] = None,
+    participation: Annotated[_Share, _privacy("q in (0, 1].", "--participation", "--q")] = None,
+    cap: Annotated[_Number, _privacy("Most tasks a client contributes to.")] = None,
+    privacy: Annotated[_Text, _privacy("simulated or enforced; own rows: always enforced.")] = None,
     federation: Annotated[
-        Path | None, typer.Option(help="Directory of the federation's ledger (enforced).")
+        _File, _privacy("Enforced: directory of the ledger all runs on the same rows share.")
     ] = None,
-    prior: Annotated[str | None, typer.Option(help="labels or none.")] = None,
-    dimension: Annotated[int | None, typer.Option(help="r: released directions.")] = None,
-    anchors: Annotated[int | None, typer.Option(help="m: public anchors.")] = None,
-    sub_modes: Annotated[int | None, typer.Option(help="J: modes per label.")] = None,
-    list_size: Annotated[int | None, typer.Option(help="L: candidates per list.")] = None,
+    method: Annotated[_Text, _replay("cslr, majority, zero-shot, finetune or joint.")] = None,
+    prior: Annotated[_Text, _replay("labels or none.")] = None,
+    dimension: Annotated[_Number, _replay("r: released directions.")] = None,
+    anchor_count: Annotated[_Number, _replay("m: public sentences used as anchors.")] = None,
+    sub_modes: Annotated[_Number, _replay("J: modes per label.")] = None,
+    list_size: Annotated[_Number, _replay("L: candidates per list.")] = None,
     matcher: Annotated[
-        str | None,
-        typer.Option(help="signature, nearest-mean, hungarian, optimal-transport or random."),
+        _Text, _replay("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
-    second_moments: Annotated[str | None, typer.Option(help="shared or diagonal.")] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="minilm, a local directory, or a hub name.")
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Comma-separated, e.g. 13,17,19.")] = None,
+    second_moments: Annotated[_Text, _replay("shared or diagonal.")] = None,
+    encoder: Annotated[_Text, _replay("minilm, a local directory, or a hub name.")] = None,
+    layer: Annotated[_Number, _replay("Tagging: hidden layer that words are taken from.")] = None,
+    seeds: Annotated[_Text, _output("Comma-separated, e.g. 13,17,19.")] = None,
     yardsticks: Annotated[
-        bool | None, typer.Option(help="Also run majority, zero-shot, finetune and joint.")
+        bool | None, _output("Also run majority, zero-shot, finetune and joint.")
     ] = None,
     run_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where to write; an interrupted run of the same settings goes on there."),
+        _File, _output("Where to write; an interrupted run of the same settings goes on there.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
 ) -> None:
     """Learn a sequence of text tasks privately and show what is remembered.
 
@@ -105,10 +133,15 @@ def run_command(
     A run directory holds config, trace, ledger, releases, replay, head and plot.
 
     Example: `cslr run --stream ag-news --data DIR --epsilon 4 --seeds 13,17,19,23,29`
+
+    Your own rows: `cslr data init my.csv`, then `cslr run --data my.csv`
     """
     given: dict[str, Any] = {
         "stream.name": stream,
         "stream.data": data,
+        "stream.declaration": declaration,
+        "stream.public": anchors,
+        "stream.skip_bad_rows": skip_bad_rows,
         "stream.rows": rows,
         "stream.scenario": scenario,
         "stream.clients": clients,
@@ -123,20 +156,22 @@ def run_command(
         "privacy.federation": federation,
         "replay.prior": prior,
         "replay.dimension": dimension,
-        "replay.anchors": anchors,
+        "replay.anchors": anchor_count,
         "replay.sub_modes": sub_modes,
         "replay.list_size": list_size,
         "replay.matcher": matcher,
         "replay.second_moments": second_moments,
         "method": method,
         "encoder": encoder,
+        "layer": layer,
         "seeds": None if seeds is None else _seeds(seeds),
         "yardsticks": yardsticks,
     }
-    settings = load_config(
-        config, {name: value for name, value in given.items() if value is not None}
+    _run(
+        load_config(config, {name: value for name, value in given.items() if value is not None}),
+        run_dir,
+        as_json,
     )
-    _run(settings, run_dir or _new_run_dir(settings), as_json)
 
 
 def _seeds(text: str) -> list[int]:
@@ -151,7 +186,8 @@ def _new_run_dir(config: Config) -> Path:
     return Path("runs") / f"{stamp}-{config.stream.name}-{config.method}-{config.digest()[:6]}"
 
 
-def _run(config: Config, path: Path, as_json: bool) -> None:
+def _run(config: Config, path: Path | None, as_json: bool) -> None:
+    from cslr.bench.own_run import complete
     from cslr.bench.rundir import RunDirectory
     from cslr.bench.runner import run
     from cslr.bench.study import load_study
@@ -159,10 +195,14 @@ def _run(config: Config, path: Path, as_json: bool) -> None:
     from cslr.report.plot import plot_accuracy
     from cslr.report.summary import print_summary
 
+    config = complete(config)
+    path = path or _new_run_dir(config)
     directory = RunDirectory(path, config)
     errors = Console(stderr=True)
     try:
         study = load_study(config, progress=True)
+        for notice in study.notices:
+            errors.print(notice, markup=False, highlight=False, soft_wrap=True)
         with _steps(errors) as on_step:
             result = run(config, study, directory, on_step)
     except KeyboardInterrupt:
@@ -170,7 +210,8 @@ def _run(config: Config, path: Path, as_json: bool) -> None:
         raise typer.Exit(130) from None
     plain = result.as_json()
     write_atomic(path / "result.json", json.dumps(plain, indent=2).encode() + b"\n")
-    plot_accuracy(result, path / "accuracy.png")
+    if result.evaluated:
+        plot_accuracy(result, path / "accuracy.png")
     if as_json:
         typer.echo(json.dumps(plain))
     else:
@@ -179,7 +220,7 @@ def _run(config: Config, path: Path, as_json: bool) -> None:
 
 @contextmanager
 def _steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar that is told of every step."""
+    """A progress bar that is told of every step; log files and pipes get none."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -190,11 +231,69 @@ def _steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     )
 
     columns = [BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    with Progress(*columns, TextColumn("{task.description}"), console=console) as bar:
+    described, hidden = TextColumn("{task.description}"), not console.is_terminal
+    with Progress(*columns, described, console=console, transient=True, disable=hidden) as bar:
         job = bar.add_task("starting", total=None)
         yield lambda what, done, total: bar.update(
             job, description=what, completed=done, total=total
         )
+
+
+@app.command("predict")
+def predict_command(
+    run: Annotated[Path, typer.Argument(help="The directory of a finished run.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="One text a line (also .gz); - is standard input.")
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text; may be repeated.")] = None,
+    task: Annotated[str | None, typer.Option(help="Answer with labels of this task only.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Whose head. \\[the first seed's]")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a text instead.")
+    ] = False,
+) -> None:
+    """Ask what a run has learnt: a label, intents or entities for each text.
+
+    FILE holds one text a line (also .gz); - is standard input. Asking costs no ε, and what is
+    asked is stored nowhere.
+
+    Example: `cslr predict runs/my-run --text "My knee hurts when I climb stairs."`
+    """
+    from cslr.bench.predict import load_predictor
+
+    predictor = load_predictor(run, seed)
+    if file is None and not text:
+        raise ConfigError("nothing to answer: give a FILE, - for standard input, or --text")
+    texts = chain(_given(text or []), _texts_in(file) if file else ())
+    for answer in predictor.answers(texts, task):
+        typer.echo(json.dumps(answer.as_json()) if as_json else answer.as_line())
+
+
+def _given(texts: list[str]) -> list[str]:
+    if not all(text.strip() for text in texts):
+        raise ConfigError("--text is empty; give it some words")
+    return texts
+
+
+def _texts_in(file: Path) -> Iterator[str]:
+    """The lines of a file, or of standard input, that are not blank."""
+    from cslr.bench.own.lines import lines_of
+    from cslr.bench.own.problems import told
+
+    if str(file) == "-":
+        for number, raw in enumerate(sys.stdin.buffer, start=1):
+            try:
+                text = raw.decode().strip()
+            except UnicodeDecodeError:
+                raise DataError(f"standard input, line {number}: not UTF-8") from None
+            if text:
+                yield text
+        return
+    for line in lines_of(file):
+        if line.problem:
+            raise DataError(told(file, line.problem))
+        if line.text.strip():
+            yield line.text.strip()
 
 
 @app.command("plan")
@@ -210,7 +309,9 @@ def plan_command(
     adversary: Annotated[
         str, typer.Option(help="Whom the target holds against: roster or public.")
     ] = "roster",
-    dimension: Annotated[int, typer.Option(min=1, help="r: released directions.")] = 128,
+    dimension: Annotated[
+        int, typer.Option(min=1, help="r: released directions.")
+    ] = ReplayConfig().dimension,
     modes: Annotated[int, typer.Option(min=1, help="Modes released per task.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -302,14 +403,28 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except CslrError as error:
-        Console(stderr=True).print(f"[bold red]error:[/bold red] {error}", highlight=False)
+        _tell(str(error))
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except BrokenPipeError:  # nobody reads on: `cslr predict ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _tell(f"{error.filename}: {error.strerror}")
+        sys.exit(2)
     sys.exit(code or 0)
+
+
+def _tell(message: str) -> None:
+    """An error as it is: no markup in it, and no path broken over two lines."""
+    text = Text.assemble(("error:", "bold red"), " ", message)
+    Console(stderr=True).print(text, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -25,6 +26,7 @@ __all__ = [
     "ReplayConfig",
     "StreamConfig",
     "load_config",
+    "with_settings",
 ]
 
 
@@ -37,7 +39,13 @@ class StreamConfig(_Section):
 
     name: str = "clinic"
     data: Path | None = None
-    """Directory of the data sets; the embedded stream needs none."""
+    """Directory of the data sets, or a file of one's own rows; embedded streams need none."""
+    declaration: Path | None = None
+    """What may be known about one's own rows; None: the TOML beside them."""
+    public: Path | None = None
+    """Public sentences to go with one's own rows; None: those the declaration names."""
+    skip_bad_rows: bool = False
+    """Whether rows of one's own that are not as declared are left out, and not an error."""
     rows: Literal["subset", "all", "held-out"] = "subset"
     scenario: Literal["class", "domain", "task"] | None = None
     """What is known at test time; None: the stream's headline scenario."""
@@ -53,6 +61,9 @@ class PrivacyConfig(_Section):
     """The promise to a client. Nobody writes a noise multiplier here: it is computed."""
 
     epsilon: float = 8.0
+    """What this run may cost a client."""
+    budget: float | None = None
+    """What all runs on the same data may cost together, where privacy is enforced; None: ε."""
     delta: float = 1e-5
     adversary: Literal["public", "roster"] = "roster"
     participation: float = 1.0
@@ -61,12 +72,13 @@ class PrivacyConfig(_Section):
     """The most tasks a client contributes to; None: all of them."""
     mode: Literal["simulated", "enforced"] = "simulated"
     federation: Path | None = None
-    """Directory of the federation's ledger; needed where privacy is enforced."""
+    """Directory of the ledger that all runs on the same data share, where privacy is enforced;
+    None: beside one's own rows. Other streams have no place of their own."""
 
-    @field_validator("epsilon")
+    @field_validator("epsilon", "budget")
     @classmethod
-    def _positive(cls, value: float) -> float:
-        if math.isnan(value) or value <= 0:
+    def _positive(cls, value: float | None) -> float | None:
+        if value is not None and (math.isnan(value) or value <= 0):
             raise ValueError(f"must be greater than 0, not {value:g}")
         return value
 
@@ -89,7 +101,7 @@ class ReplayConfig(_Section):
     """How a replay is described, matched and estimated. None of it changes ε."""
 
     prior: Literal["labels", "none"] = "labels"
-    dimension: int = Field(128, ge=1)
+    dimension: int = Field(384, ge=1)
     """r: public directions a contribution is described in."""
     anchors: int = Field(100, ge=2)
     """m: public sentences at which signatures are taken."""
@@ -120,6 +132,8 @@ class Config(_Section):
     method: str = "cslr"
     seeds: tuple[int, ...] = (13,)
     encoder: str = "minilm"
+    layer: int | None = None
+    """Which hidden layer words are taken from, in tagging; None: the measured default."""
     yardsticks: bool = True
     stream: StreamConfig = StreamConfig()
     privacy: PrivacyConfig = PrivacyConfig()
@@ -131,14 +145,14 @@ class Config(_Section):
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError("seeds must be one or more different numbers")
         if self.privacy.mode == "enforced":
-            if self.privacy.federation is None:
-                raise ValueError(
-                    "privacy.mode = 'enforced' needs privacy.federation, the directory of the "
-                    "ledger that all runs on the same data share"
-                )
             if len(self.seeds) > 1:
                 raise ValueError(
                     "privacy.mode = 'enforced' takes one seed: every seed is a release of its own"
+                )
+            if self.privacy.budget is not None and self.privacy.epsilon > self.privacy.budget:
+                raise ValueError(
+                    f"privacy.epsilon = {self.privacy.epsilon:g} is more than the budget of all "
+                    f"runs together, privacy.budget = {self.privacy.budget:g}"
                 )
         return self
 
@@ -148,7 +162,7 @@ class Config(_Section):
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
+def load_config(path: Path | None, overrides: Mapping[str, Any]) -> Config:
     """The file's settings (if any) with ``overrides`` (dotted names) on top."""
     values: dict[str, Any] = {}
     if path is not None:
@@ -158,6 +172,15 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}") from None
+    return _validated(values, overrides, f"{path}: " if path else "")
+
+
+def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """``config`` with these settings (dotted names) instead of its own, checked again."""
+    return _validated(config.model_dump(), settings, "")
+
+
+def _validated(values: dict[str, Any], overrides: Mapping[str, Any], where: str) -> Config:
     for name, value in overrides.items():
         *sections, key = name.split(".")
         target = values
@@ -169,7 +192,6 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        where = f"{path}: " if path else ""
         raise ConfigError(where + "; ".join(_explain(each) for each in error.errors())) from None
 
 

@@ -62,7 +62,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_amazon_is_five_domains_that_share_two_labels(data: Path) -> None:
-    stream = load_amazon(data, "subset", SIZES)
+    stream = load_amazon(data, "subset", sizes=SIZES)
     assert stream.name == "amazon"
     assert [label.name for label in stream.labels] == ["negative", "positive"]
     assert [task.name for task in stream.tasks] == [
@@ -73,10 +73,42 @@ def test_amazon_is_five_domains_that_share_two_labels(data: Path) -> None:
         "toys_games",
     ]
     assert {task.labels for task in stream.tasks} == {(0, 1)}
-    assert (stream.scenarios, stream.clients, stream.alpha) == (("domain",), 50, 0.3)
+    assert stream.scenarios == ("domain", "class", "task")
+    assert (stream.family, stream.partition, stream.cap) == ("classification", "dirichlet", None)
+    assert (stream.clients, stream.alpha) == (50, 0.3)
     assert stream.public == tuple(f"Public sentence {number}." for number in range(5))
-    with pytest.raises(ConfigError, match="use --scenario domain"):
-        stream.scenario("class")
+    assert stream.scenario(None) == "domain"
+    with pytest.raises(ConfigError, match="use --scenario domain, class, task"):
+        stream.scenario("classes")
+
+
+@pytest.mark.parametrize("scenario", ["class", "task"])
+def test_in_class_and_task_every_domain_has_two_labels_of_its_own(
+    data: Path, scenario: str
+) -> None:
+    stream = load_stream("amazon", data, "all", scenario)
+    assert [label.name for label in stream.labels] == [
+        f"{domain}, {sentiment}" for domain in DOMAINS for sentiment in ("negative", "positive")
+    ]
+    assert len({label.description for label in stream.labels}) == 10
+    assert [task.labels for task in stream.tasks] == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+    assert stream.scenario(scenario) == scenario
+    for text, label, task in zip(
+        stream.train.texts, stream.train.labels, stream.train.tasks, strict=True
+    ):
+        assert text.endswith(f"of {DOMAINS[task]}, label {label - 2 * task}")
+
+
+@pytest.mark.parametrize("rows", ["subset", "held-out", "all"])
+def test_the_rows_are_the_same_in_every_scenario(data: Path, rows: str) -> None:
+    headline = load_amazon(data, rows, sizes=SIZES)
+    shared = load_amazon(data, rows, "domain", SIZES)
+    own = load_amazon(data, rows, "class", SIZES)
+    for part in ("train", "test"):
+        first, second, third = (getattr(one, part) for one in (headline, shared, own))
+        assert first.texts == second.texts == third.texts
+        assert first.answers == second.answers
+        np.testing.assert_array_equal(third.labels, first.labels + 2 * first.tasks)
 
 
 def test_all_rows_are_those_of_the_five_domains(data: Path) -> None:
@@ -96,7 +128,10 @@ def test_a_text_is_kept_as_it_is(data: Path) -> None:
 
 
 def test_the_subset_takes_the_smallest_hashes_of_each_domain_and_label(data: Path) -> None:
-    subset, everything = load_amazon(data, "subset", SIZES), load_amazon(data, "all", SIZES)
+    subset, everything = (
+        load_amazon(data, "subset", sizes=SIZES),
+        load_amazon(data, "all", sizes=SIZES),
+    )
     assert counts(subset.train) == [[4, 4]] * 5
     assert counts(subset.test) == [[2, 2]] * 5
     for task in range(5):
@@ -109,9 +144,9 @@ def test_the_subset_takes_the_smallest_hashes_of_each_domain_and_label(data: Pat
 
 
 def test_the_order_of_the_file_does_not_matter(data: Path) -> None:
-    before = load_amazon(data, "subset", SIZES)
+    before = load_amazon(data, "subset", sizes=SIZES)
     write(data / "amazon" / "train.jsonl.gz", reviews("train", 10, 12)[::-1])
-    after = load_amazon(data, "subset", SIZES)
+    after = load_amazon(data, "subset", sizes=SIZES)
     assert before.train.texts == after.train.texts
     np.testing.assert_array_equal(before.train.labels, after.train.labels)
     np.testing.assert_array_equal(before.train.tasks, after.train.tasks)
@@ -127,10 +162,10 @@ def test_held_out_rows_are_train_rows_outside_the_subset_and_leave_the_test_file
     data: Path,
 ) -> None:
     write(data / "amazon" / "train.jsonl.gz", reviews("train", 8, 12))
-    subset = load_amazon(data, "subset", SIZES)
-    everything = set(load_amazon(data, "all", SIZES).train.texts)
+    subset = load_amazon(data, "subset", sizes=SIZES)
+    everything = set(load_amazon(data, "all", sizes=SIZES).train.texts)
     (data / "amazon" / "test.jsonl.gz").unlink()
-    held_out = load_amazon(data, "held-out", SIZES)
+    held_out = load_amazon(data, "held-out", sizes=SIZES)
     assert counts(held_out.train) == [[3, 3]] * 5
     assert counts(held_out.test) == [[1, 1]] * 5  # of 8 negative rows 7 are spoken for
     train, test = set(held_out.train.texts), set(held_out.test.texts)

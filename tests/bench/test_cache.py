@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import cslr.bench.cache as module
 from cslr.bench.cache import EmbeddingCache, default_directory
@@ -101,6 +102,22 @@ def test_storing_the_same_twice_adds_no_segment(tmp_path: Path) -> None:
     cache = filled(tmp_path, texts)
     cache.store(ENCODER, texts[::-1], vectors_of(texts[::-1]))
     assert len(segments_of(cache)) == 1
+
+
+def test_half_precision_is_kept_through_compaction_and_read_as_float32(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    texts = words("row", 33)
+    exact = vectors_of(texts) + np.float32(2**-13)
+    half = exact.astype(np.float16)
+    for row, text in enumerate(texts):
+        cache.store(ENCODER, [text], half[row : row + 1])
+    (segment,) = segments_of(cache)
+    assert load_file(segment)["vectors"].dtype == np.float16
+    found, vectors = EmbeddingCache(tmp_path).lookup(ENCODER, texts)
+    assert found.all()
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, half.astype(np.float32))
+    assert (vectors != exact).any()
 
 
 def test_vectors_must_be_one_row_a_text(tmp_path: Path) -> None:

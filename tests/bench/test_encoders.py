@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cslr.bench.encoders as encoders
+import cslr.bench.models as models
 from cslr.bench.cache import EmbeddingCache
 from cslr.bench.encoders import Encoder, SentenceEncoder, embed, load_encoder
 from cslr.errors import CacheCorrupted, EncoderError
@@ -222,7 +222,7 @@ def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "_MINILM_PACKAGE", "no_such_package_at_all")
+    monkeypatch.setattr(models, "_MINILM_PACKAGE", "no_such_package_at_all")
     with pytest.raises(EncoderError, match=r'pip install "cslr\[text\]"'):
         load_encoder("minilm")
 
@@ -300,7 +300,7 @@ def test_encoding_nothing_gives_no_rows(minilm: Encoder) -> None:
 
 @needs_minilm
 def test_a_copy_of_the_model_elsewhere_is_the_same_encoder(minilm: Encoder, tmp_path: Path) -> None:
-    shutil.copytree(encoders._minilm_directory(), tmp_path / "copy")
+    shutil.copytree(models.find_model("minilm"), tmp_path / "copy")
     assert load_encoder(str(tmp_path / "copy")).id == minilm.id
 
 

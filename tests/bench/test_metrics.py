@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cslr.bench.metrics import (
-    accuracy,
     average_accuracy,
     backward_transfer,
     closed_share,
@@ -25,7 +24,6 @@ MATRIX = np.array(
     ]
 )
 ZERO_SHOT = np.array([0.10, 0.25, 0.30])
-EVERY = np.ones(3, dtype=bool)
 
 
 def test_average_accuracy_is_the_mean_of_the_last_row():
@@ -68,32 +66,6 @@ def test_with_one_task_nothing_is_transferred():
     assert average_accuracy(single) == pytest.approx(0.9)
     assert math.isnan(backward_transfer(single))
     assert math.isnan(forward_transfer(single, np.array([0.1])))
-
-
-def test_accuracy_is_the_share_of_rows_whose_best_label_is_right():
-    scores = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [0.0, 2.0, 1.0], [0.0, 0.0, 9.0]])
-    assert accuracy(scores, np.array([0, 1, 2, 2]), EVERY) == 0.75
-
-
-def test_a_label_that_is_not_allowed_cannot_be_answered():
-    scores, labels = np.array([[1.0, 2.0, 9.0], [5.0, 2.0, 9.0]]), np.array([1, 0])
-    assert accuracy(scores, labels, EVERY) == 0.0
-    assert accuracy(scores, labels, np.array([True, True, False])) == 1.0
-
-
-def test_accuracy_on_a_label_without_a_score_is_undefined():
-    scores = np.array([[1.0, -np.inf, 0.0], [1.0, -np.inf, 0.0]])
-    assert math.isnan(accuracy(scores, np.array([0, 1]), EVERY))
-    assert accuracy(scores, np.array([0, 2]), EVERY) == 0.5
-
-
-def test_accuracy_on_a_label_that_is_not_allowed_is_undefined():
-    allowed = np.array([True, False, True])
-    assert math.isnan(accuracy(np.ones((1, 3)), np.array([1]), allowed))
-
-
-def test_accuracy_of_a_model_without_any_opinion_is_undefined():
-    assert math.isnan(accuracy(np.full((2, 3), -np.inf), np.array([0, 1]), EVERY))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ SIZES = Sizes(train=6, test=2, held_out_train=6, held_out_test=2, public=5)
 
 def rows(labels: list[int], tasks: list[int], texts: list[str] | None = None) -> Rows:
     made = tuple(texts or [f"text {number}" for number in range(len(labels))])
-    return Rows(made, np.array(labels, dtype=np.int64), np.array(tasks, dtype=np.int64))
+    answers = tuple((label,) for label in labels)
+    return Rows(made, answers, np.array(tasks, dtype=np.int64))
 
 
 def stream(**changes: Any) -> Stream:
@@ -58,7 +59,10 @@ def test_a_sound_stream_is_accepted() -> None:
         ({"train": rows([0, 3], [0, 0])}, r"toy train, row 1: label 3 .*0\.\.2"),
         ({"train": rows([0, -1], [0, 0])}, "toy train, row 1: label -1"),
         ({"test": rows([0, 0], [0, 2])}, r"toy test, row 1: task 2 .*0\.\.1"),
-        ({"test": rows([0, 2], [0, 0])}, "toy test, row 1: label 2 does not belong to task 0"),
+        (
+            {"test": rows([0, 2], [0, 0])},
+            "toy test, row 1: label 2 does not belong to task 'first'",
+        ),
         ({"train": rows([0, 0], [0, 0], ["fine", " \n"])}, "toy train, row 1: the text is empty"),
         ({"train": rows([0], [0], ["\ud800"])}, "toy train, row 0: the text is not valid Unicode"),
         ({"public": ("fine", "")}, "toy public, row 1: the text is empty"),
@@ -77,9 +81,56 @@ def test_a_row_or_declaration_that_does_not_fit_is_named(
         stream(**changes)
 
 
-def test_labels_and_tasks_must_be_one_a_text() -> None:
-    with pytest.raises(ValueError, match="one a text"):
+def test_answers_tasks_and_people_must_be_one_a_text() -> None:
+    with pytest.raises(ValueError, match=r"tasks must be .*one a text"):
         rows([0, 1], [0], ["one", "two"])
+    with pytest.raises(ValueError, match="1 answers for 2 texts"):
+        rows([0], [0, 0], ["one", "two"])
+    numbers = np.zeros(2, dtype=np.int64)
+    for name in ("people", "clients"):
+        with pytest.raises(ValueError, match=f"{name} must be .*one a text"):
+            Rows(("one",), ((0,),), numbers[:1], **{name: numbers})
+
+
+def answered(*answers: tuple[int, ...], text: str = "one two three") -> Rows:
+    """Rows of task 0 with these answers."""
+    return Rows((text,) * len(answers), answers, np.zeros(len(answers), dtype=np.int64))
+
+
+def test_a_row_of_intents_may_have_labels_of_other_tasks_after_its_main_one() -> None:
+    made = stream(family="intents", train=answered((1,), (0, 2), (1, 0, 2)))
+    assert made.train.labels.tolist() == [1, 0, 1]
+    for train, message in (
+        (answered((2, 0)), "label 2 does not belong to task 'first'"),
+        (answered((0, 3)), r"label 3 is not one of the declared 0\.\.2"),
+        (answered(()), "0 labels; a row of this family has one or more"),
+    ):
+        with pytest.raises(DataError, match=f"toy train, row 0: {message}"):
+            stream(family="intents", train=train)
+
+
+def test_a_row_of_classification_has_one_label() -> None:
+    with pytest.raises(DataError, match="row 1: 2 labels; a row of this family has one"):
+        stream(train=answered((0,), (0, 1)))
+
+
+def test_a_tagged_row_has_a_known_tag_for_every_word() -> None:
+    made = stream(family="tagging", train=answered((0, 3, 4)), test=answered())
+    assert made.train.answers == ((0, 3, 4),)
+    for train, message in (
+        (answered((0, 0)), "2 tags for 3 words"),
+        (answered((0, 5, 0)), r"tag 5 is not one of the declared 0\.\.4"),
+        (answered((0, 0, 0), text="one two  three"), "3 tags for 4 words"),
+    ):
+        with pytest.raises(DataError, match=f"toy train, row 0: {message}"):
+            stream(family="tagging", train=train, test=answered())
+
+
+def test_a_label_may_have_examples() -> None:
+    content = "[[labels]]\nname = 'a'\ndescription = 'd'\nexamples = ['one', 'two']"
+    assert labels_from_toml(content, "own.toml") == (Label("a", "d", ("one", "two")),)
+    with pytest.raises(DataError, match=r"own\.toml"):
+        labels_from_toml(content.replace("'two'", "' '"), "own.toml")
 
 
 def test_a_scenario_the_stream_does_not_have_is_refused_with_the_reason() -> None:
@@ -106,9 +157,10 @@ def test_a_label_needs_words(name: str) -> None:
 
 
 def test_an_unknown_stream_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'agnews'.*clinic, ag-news"):
+    with pytest.raises(ConfigError, match=r"'agnews'.*clinic, desk, ward, ag-news"):
         load_stream("agnews", None)
-    assert list(STREAMS) == ["clinic", "ag-news", "amazon"]
+    embedded, read = ["clinic", "desk", "ward"], ["ag-news", "amazon", "multiwoz", "ner"]
+    assert list(STREAMS) == [*embedded, *read, "ontonotes"]
 
 
 # --- the embedded stream -------------------------------------------------------------------
@@ -187,7 +239,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_ag_news_is_four_tasks_of_one_label_in_label_order(data: Path) -> None:
-    news_stream = load_ag_news(data, "subset", SIZES)
+    news_stream = load_ag_news(data, "subset", sizes=SIZES)
     assert news_stream.name == "ag-news"
     assert tuple(label.name for label in news_stream.labels) == NAMES
     assert [task.labels for task in news_stream.tasks] == [(0,), (1,), (2,), (3,)]
@@ -198,7 +250,7 @@ def test_ag_news_is_four_tasks_of_one_label_in_label_order(data: Path) -> None:
 
 
 def test_the_text_is_title_and_description(data: Path) -> None:
-    assert "Train 0. Something about World." in load_ag_news(data, "all", SIZES).train.texts
+    assert "Train 0. Something about World." in load_ag_news(data, "all", sizes=SIZES).train.texts
 
 
 def test_all_rows_are_all_rows(data: Path) -> None:
@@ -207,7 +259,10 @@ def test_all_rows_are_all_rows(data: Path) -> None:
 
 
 def test_the_subset_takes_the_smallest_hashes_of_each_label(data: Path) -> None:
-    subset, everything = load_ag_news(data, "subset", SIZES), load_ag_news(data, "all", SIZES)
+    subset, everything = (
+        load_ag_news(data, "subset", sizes=SIZES),
+        load_ag_news(data, "all", sizes=SIZES),
+    )
     assert np.bincount(subset.train.labels).tolist() == [6] * 4
     assert np.bincount(subset.test.labels).tolist() == [2] * 4
     for label in range(4):
@@ -226,9 +281,9 @@ def test_the_subset_takes_the_smallest_hashes_of_each_label(data: Path) -> None:
 
 
 def test_the_order_of_the_file_does_not_matter(data: Path) -> None:
-    before = load_ag_news(data, "subset", SIZES)
+    before = load_ag_news(data, "subset", sizes=SIZES)
     write(data / "ag_news" / "train.jsonl.gz", news("Train", 15)[::-1])
-    after = load_ag_news(data, "subset", SIZES)
+    after = load_ag_news(data, "subset", sizes=SIZES)
     assert before.train.texts == after.train.texts
     np.testing.assert_array_equal(before.train.labels, after.train.labels)
 
@@ -236,10 +291,10 @@ def test_the_order_of_the_file_does_not_matter(data: Path) -> None:
 def test_held_out_rows_are_train_rows_outside_the_subset_and_leave_the_test_file_shut(
     data: Path,
 ) -> None:
-    subset = load_ag_news(data, "subset", SIZES)
-    everything = set(load_ag_news(data, "all", SIZES).train.texts)
+    subset = load_ag_news(data, "subset", sizes=SIZES)
+    everything = set(load_ag_news(data, "all", sizes=SIZES).train.texts)
     (data / "ag_news" / "test.jsonl.gz").unlink()
-    held_out = load_ag_news(data, "held-out", SIZES)
+    held_out = load_ag_news(data, "held-out", sizes=SIZES)
     train, test = set(held_out.train.texts), set(held_out.test.texts)
     assert (len(train), len(test)) == (24, 8)
     assert not train & test

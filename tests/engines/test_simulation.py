@@ -26,6 +26,7 @@ def some(people, rows):
         labels=people.labels[rows],
         tasks=people.tasks[rows],
         clients=people.clients[rows],
+        targets=None if people.targets is None else people.targets[rows],
     )
 
 
@@ -48,17 +49,19 @@ def one_by_one(people, agreement, task=0, clients=None):
                 people.labels[rows][None],
                 np.ones((1, len(rows)), bool),
                 (int(client),),
+                None if people.targets is None else people.targets[rows][None],
             )
             result += contribute(examples, request).rows(_SEAL)[0]
     return result
 
 
+@pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
 @pytest.mark.parametrize("lists", [{}, LISTS], ids=["plain", "lists"])
-def test_the_sum_is_that_of_devices_each_on_its_own(world, lists):
-    agreement = world.agreement(**lists)
+def test_the_sum_is_that_of_devices_each_on_its_own(world, lists, family):
+    agreement, people = world.agreement(**lists, family=family), world.told(family).population
     for task in (0, 1):
-        found = total(world.population, agreement, task)
-        np.testing.assert_array_equal(found, one_by_one(world.population, agreement, task))
+        found = total(people, agreement, task)
+        np.testing.assert_array_equal(found, one_by_one(people, agreement, task))
         assert np.abs(found).max() > 10_000
 
 
@@ -121,11 +124,11 @@ def test_a_client_with_one_example_adds_an_eighth(world, lists):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_an_embedding_that_is_not_finite_is_refused_by_row_and_client(world, bad):
+def test_an_embedding_that_is_not_finite_is_refused_by_row(world, bad):
     people = world.population
     z = people.z.copy()
     z[[37, 99], 5] = bad
-    with pytest.raises(DataError, match=rf"row 37 \(client {people.clients[37]}\)"):
+    with pytest.raises(DataError, match="train row 37 is not finite"):
         replace(people, z=z)
 
 
@@ -177,3 +180,62 @@ def test_the_parts_of_a_cohort_add_up(world):
         total(people, agreement, taking_part=half) + total(people, agreement, taking_part=~half),
         total(people, agreement),
     )
+
+
+# -- who holds what --------------------------------------------------------------------------------
+
+
+def resampled(people, held: int = 300, seed: int = 0):
+    """Clients that drew their rows with replacement, and the same with every row copied out."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(len(people.z), size=held)
+    clients = rng.integers(people.count, size=held)
+    assert len(np.unique(rows)) < held
+    return replace(people, rows=rows, clients=clients), replace(some(people, rows), clients=clients)
+
+
+@pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
+@pytest.mark.parametrize("lists", [{}, LISTS], ids=["plain", "lists"])
+def test_a_resampled_population_is_the_copy_of_its_rows(world, lists, family):
+    agreement = world.agreement(**lists, family=family)
+    drawn, copied = resampled(world.told(family).population)
+    for task in (0, 1):
+        for cap in (1, 9):
+            found = total(drawn, agreement, task, cap=cap)
+            np.testing.assert_array_equal(found, total(copied, agreement, task, cap=cap))
+            assert np.any(found)
+
+
+def test_a_row_may_be_held_by_several_clients(world):
+    people, agreement = world.population, world.agreement()
+    rows = np.flatnonzero((people.tasks == 0) & (people.clients == 3))
+    alone = replace(people, rows=rows, clients=np.full(len(rows), 3))
+    thrice = replace(people, rows=np.tile(rows, 3), clients=np.repeat([3, 5, 7], len(rows)))
+    np.testing.assert_array_equal(total(thrice, agreement), 3 * total(alone, agreement))
+
+
+def test_rows_that_nobody_holds_are_not_summed(world):
+    people, agreement = world.population, world.agreement()
+    fewer = np.flatnonzero(people.clients != 4)
+    held = replace(people, rows=fewer, clients=people.clients[fewer])
+    np.testing.assert_array_equal(total(held, agreement), total(some(people, fewer), agreement))
+    np.testing.assert_array_equal(held.held, fewer)
+
+
+def test_without_further_word_every_row_is_held_once(world):
+    people, agreement = world.population, world.agreement()
+    np.testing.assert_array_equal(people.held, np.arange(len(people.z)))
+    order = np.random.default_rng(0).permutation(len(people.z))
+    shuffled = replace(people, rows=order, clients=people.clients[order])
+    gap = total(shuffled, agreement) - total(people, agreement)
+    assert np.abs(gap).max() <= people.count  # the order of a client's rows: rounding only
+
+
+def test_a_cap_counts_the_tasks_of_the_rows_a_client_holds(world):
+    people = world.population
+    first = np.flatnonzero(people.tasks == 0)[:20]
+    held = replace(people, rows=first, clients=np.full(20, 2))
+    assert len(np.unique(people.tasks[:20])) == 2  # the first rows are not the rows held
+    for cap in (1, 9):
+        assert held._speaks(0, cap).tolist() == [client == 2 for client in range(12)]
+        assert not held._speaks(1, cap).any()

@@ -17,8 +17,9 @@ from cslr.seeding import Seeds
 
 @pytest.mark.parametrize("lists", [{}, {"sub_modes": 2, "list_size": 4}], ids=["plain", "lists"])
 @pytest.mark.parametrize("second_moments", ["shared", "diagonal"])
-def test_the_bound_is_positive_and_the_same_every_time(world, lists, second_moments):
-    agreement = world.agreement(**lists, second_moments=second_moments)
+@pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
+def test_the_bound_is_positive_and_the_same_every_time(world, lists, second_moments, family):
+    agreement = world.agreement(**lists, second_moments=second_moments, family=family)
     one, two = (with_bound(agreement, world.public, labels_per_task=2) for _ in range(2))
     assert 0 < one.bound < 2.0
     assert 0 < one.kept <= 1
@@ -55,11 +56,19 @@ def test_public_facts_are_plain_json(world):
     assert json.loads(json.dumps(facts)) == facts
     assert facts["clients"] == 12
     assert facts["modes"] == 4
+    assert facts["family"] == "classification"
     assert facts["space"] == world.space().digest()
 
 
 @pytest.mark.parametrize(
-    "change", [{"bound": 0.3}, {"list_size": 2}, {"matcher": "random"}, {"seed": 14}]
+    "change",
+    [
+        {"bound": 0.3},
+        {"list_size": 2},
+        {"matcher": "random"},
+        {"seed": 14},
+        {"family": "intents"},
+    ],
 )
 def test_another_agreement_has_other_public_facts(world, change):
     assert world.agreement(**change).public_facts() != world.agreement().public_facts()
@@ -77,11 +86,24 @@ def test_a_request_carries_the_prototypes_of_its_own_labels(world):
             )
 
 
+def test_a_request_may_carry_means_that_earlier_releases_moved(world):
+    agreement = world.agreement()
+    moved = agreement.modes.prototypes.mean[2:] + 0.1
+    request = agreement.request(1, (2, 3), moved)
+    plain = agreement.request(1, (2, 3))
+    np.testing.assert_array_equal(request.prototypes.mean, moved)
+    np.testing.assert_array_equal(request.prototypes.covariance, plain.prototypes.covariance)
+
+
 @pytest.mark.parametrize(("second_moments", "seconds"), [("shared", 1), ("diagonal", 8)])
-def test_a_layout_has_room_for_the_second_moments_asked_for(world, second_moments, seconds):
-    layout = world.agreement(second_moments=second_moments).layout(3)
+@pytest.mark.parametrize(
+    ("family", "targets"), [("classification", 0), ("intents", 4), ("tagging", 7)]
+)
+def test_a_layout_has_room_for_what_is_asked_for(world, second_moments, seconds, family, targets):
+    layout = world.agreement(second_moments=second_moments, family=family).layout(3)
     assert layout.seconds == seconds
-    assert layout.size == 3 * (1 + 8 + seconds)
+    assert layout.targets == targets
+    assert layout.size == 3 * (1 + 8 + seconds + targets)
 
 
 def test_more_clients_are_expected_to_weigh_more(world):

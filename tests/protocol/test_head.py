@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -89,6 +91,23 @@ def test_soft_targets_are_learnt_as_shares():
     scores = head.scores(z)
     share = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(share.mean(axis=0), [0.7, 0.2, 0.1], atol=0.05)
+
+
+def test_outputs_answered_one_by_one_are_learnt_as_frequencies():
+    z, _, _ = classes()
+    targets = np.tile(np.array([[0.9, 0.6, 0.1]], dtype=np.float32), (len(z), 1))
+    one_by_one = replace(SETTINGS, sigmoid=True)
+    head = train_head(start(), [(z, targets)] * 60, one_by_one, np.random.default_rng(5))
+    found = 1 / (1 + np.exp(-head.scores(z)))
+    np.testing.assert_allclose(found.mean(axis=0), [0.9, 0.6, 0.1], atol=0.05)
+
+
+def test_answered_one_by_one_several_outputs_may_be_right_at_once():
+    z, targets, labels = classes()
+    targets[labels == 0, 1] = 1.0
+    one_by_one = replace(SETTINGS, sigmoid=True)
+    head = train_head(start(), [(z, targets)] * 60, one_by_one, np.random.default_rng(5))
+    assert np.mean((head.scores(z) > 0) == (targets > 0)) > 0.95
 
 
 def test_the_first_step_is_adams_on_the_gradient_of_the_cross_entropy():

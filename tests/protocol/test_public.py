@@ -115,15 +115,31 @@ def test_a_prototype_lies_nearest_to_the_clients_rows_of_its_label(world):
     np.testing.assert_array_equal(distance.argmin(axis=1), modes.labels)
 
 
-def test_a_single_label_has_the_sentences_nearest_to_its_text(world):
-    space = world.space()
+def test_a_single_label_lies_between_the_sentences_nearest_to_its_text_and_the_text(world):
+    space = world.space(dimension=24)
     modes = declare_modes(
         space, world.public, world.texts[:1], 1, "labels", np.random.default_rng(0)
     )
     nearest = np.argsort(-(world.public @ world.texts[0]))[:24]  # 4 % of 600
-    np.testing.assert_allclose(
-        modes.prototypes.mean[0], space.into(world.public[nearest]).mean(axis=0), atol=1e-12
-    )
+    sentences = space.into(world.public[nearest]).mean(axis=0)
+    of_text = 2 * modes.prototypes.mean[0] - sentences
+    # The text says in which direction to look; as a mean it is as far away as the sentences are.
+    direction, text = np.linalg.solve(space.shape, of_text), space.into(world.texts[0])
+    cosine = direction @ text / np.linalg.norm(direction) / np.linalg.norm(text)
+    assert cosine == pytest.approx(1.0, abs=1e-9)
+    distances = [mean @ np.linalg.solve(space.shape, mean) for mean in (sentences, of_text)]
+    assert distances[0] == pytest.approx(distances[1])
+
+
+def test_a_mode_has_the_axes_of_a_topic_and_the_size_of_the_corpus(world):
+    space = world.space()
+    np.testing.assert_allclose(space.shape, space.shape.T, atol=1e-15)
+    np.testing.assert_allclose(space.shape @ space.within, space.within @ space.shape, atol=1e-12)
+    assert np.trace(space.shape) == pytest.approx(space.between.sum() + np.trace(space.within))
+    # Its axes differ less than a topic's: along none of them a head may trust blindly.
+    widths = [np.linalg.eigvalsh(matrix) for matrix in (space.shape, space.within)]
+    assert np.all(widths[0] > 0)
+    assert np.ptp(np.log(widths[0])) <= np.ptp(np.log(widths[1]))
 
 
 @pytest.mark.parametrize("sub_modes", [1, 2])

@@ -29,7 +29,7 @@ def stages(setting: Setting) -> Stages:
         return head_on_rows(setting, rows, before, STEPS, f"finetune {tasks}")
 
     def after(tasks: int) -> Learnt:
-        return learnt_by(head_after(tasks), setting.seen(tasks))
+        return learnt_by(head_after(tasks), setting.seen(tasks), setting.family)
 
     for tasks in range(len(setting.tasks) + 1):
         yield partial(after, tasks)

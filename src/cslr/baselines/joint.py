@@ -13,7 +13,7 @@ STEPS = 200
 
 
 def stages(setting: Setting) -> Stages:
-    """A fresh head on everything seen, after every task."""
+    """A fresh head on everything seen, after every task, with as many steps a task as finetune."""
     setting.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
     for tasks in range(len(setting.tasks) + 1):
         yield partial(_after, setting, tasks)
@@ -23,5 +23,5 @@ def _after(setting: Setting, tasks: int) -> Learnt:
     head = setting.initial_head()
     if tasks:
         rows = setting.population.tasks < tasks
-        head = head_on_rows(setting, rows, head, STEPS, f"joint {tasks}")
-    return learnt_by(head, setting.seen(tasks))
+        head = head_on_rows(setting, rows, head, STEPS * tasks, f"joint {tasks}")
+    return learnt_by(head, setting.seen(tasks), setting.family)

@@ -23,11 +23,8 @@ def stages(setting: Setting) -> Stages:
 
 def _after(setting: Setting, tasks: int) -> Learnt:
     # Mean over the tasks seen so far of each label's share of a task's rows.
-    shares = np.zeros(setting.labels)
-    for task in range(tasks):
-        rows = setting.test_labels[setting.test_tasks == task]
-        shares += np.bincount(rows, minlength=setting.labels) / max(len(rows), 1)
-    scores = np.where(setting.seen(tasks), shares, -np.inf)
+    shares = setting.test_shares[:tasks].sum(axis=0)
+    scores = np.where(setting.seen(tasks), shares, -np.inf)[setting.family.label_of_output()]
 
     def constant(z: FloatArray) -> FloatArray:
         return np.tile(scores, (len(z), 1))

@@ -2,7 +2,7 @@
 
 A method is a generator of stages: one before any task and one after each. A stage is called only
 if its row of the accuracy matrix is wanted, and answers with what was learnt: above all a scorer,
-embeddings (n, d) to scores (n, c), −inf for labels it knows nothing about.
+embeddings (n, d) to scores (n, outputs), −inf for outputs it knows nothing about.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cslr.privacy.ledger import Ledger
 from cslr.privacy.plan import Plan
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Keep
-from cslr.protocol.targets import label_targets
+from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
-from cslr.types import BoolArray, FloatArray, IntArray
+from cslr.types import BoolArray, FloatArray
 
 __all__ = ["Learnt", "Method", "Scorer", "Setting", "Stage", "Stages", "head_on_rows", "learnt_by"]
 
@@ -49,6 +49,7 @@ class Setting:
     population: Population  # private
     tasks: tuple[tuple[int, ...], ...]
     """The labels of each task."""
+    family: Family
     label_texts: FloatArray  # (c, d), public
     public: FloatArray  # (n, d), public
     encoder: str
@@ -57,8 +58,7 @@ class Setting:
     plan: Plan
     ledger: Ledger
     seeds: Seeds
-    test_labels: IntArray  # (n_test,) for the majority yardstick alone
-    test_tasks: IntArray  # (n_test,)
+    test_shares: FloatArray  # (T, c) labels' shares of a task, for the majority yardstick alone
     keep: Keep
     """Where a released vector is made safe, and found again after an interruption."""
 
@@ -77,7 +77,7 @@ class Setting:
     @property
     def head_settings(self) -> HeadSettings:
         """Shape and step size of any head of this run."""
-        return HeadSettings(self.head.hidden, self.head.learning_rate)
+        return HeadSettings(self.head.hidden, self.head.learning_rate, sigmoid=self.family.sigmoid)
 
     def coins(self, task: int) -> bytes:
         """The key of a round's participation coins: forgotten where privacy is enforced."""
@@ -88,17 +88,21 @@ class Setting:
     def initial_head(self) -> Head:
         """The head every method of this seed begins with."""
         width = self.population.z.shape[1]
-        return initial_head(width, self.labels, self.head_settings, self.seeds.at("initial head"))
+        outputs, rng = self.family.outputs, self.seeds.at("initial head")
+        return initial_head(width, outputs, self.head_settings, rng)
 
 
 Method = Callable[[Setting], Stages]
 
 
-def learnt_by(head: Head, known: BoolArray, **more: Mapping[str, FloatArray]) -> Learnt:
+def learnt_by(
+    head: Head, known: BoolArray, family: Family, **more: Mapping[str, FloatArray]
+) -> Learnt:
     """What a head knows; it is silent about labels it was never shown."""
+    heard = known[family.label_of_output()]
 
     def scores(z: FloatArray) -> FloatArray:
-        return np.where(known, head.scores(z), -np.inf)
+        return np.where(heard, head.scores(z), -np.inf)
 
     return Learnt(scores, {"head": vars(head), **more})
 
@@ -106,7 +110,11 @@ def learnt_by(head: Head, known: BoolArray, **more: Mapping[str, FloatArray]) ->
 def head_on_rows(setting: Setting, rows: BoolArray, start: Head, steps: int, name: str) -> Head:
     """``start`` trained for at least ``steps`` steps on raw rows, as non-private yardsticks do."""
     population = setting.population
-    batch: Batch = (population.z[rows], label_targets(population.labels[rows], setting.labels))
-    settings = HeadSettings(setting.head.hidden, learning_rate=1e-3)
+    if population.targets is None:
+        targets = label_targets(population.labels[rows], setting.labels)
+    else:
+        targets = population.targets[rows]
+    batch: Batch = (population.z[rows], targets)
+    settings = HeadSettings(setting.head.hidden, learning_rate=1e-3, sigmoid=setting.family.sigmoid)
     passes = math.ceil(steps / math.ceil(max(len(batch[0]), 1) / settings.batch))
     return train_head(start, [batch] * passes, settings, setting.seeds.at(name, "batches"))

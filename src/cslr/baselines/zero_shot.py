@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from cslr.baselines.setting import Learnt, Setting, Stages
+from cslr.protocol.targets import Family
 from cslr.types import FloatArray
 
 __all__ = ["stages"]
@@ -16,11 +17,15 @@ __all__ = ["stages"]
 def stages(setting: Setting) -> Stages:
     """The same scorer before and after every task."""
     for _ in range(len(setting.tasks) + 1):
-        yield partial(_nearest_text, setting.label_texts)
+        yield partial(_nearest_text, setting.label_texts, setting.family)
 
 
-def _nearest_text(texts: FloatArray) -> Learnt:
+def _nearest_text(texts: FloatArray, family: Family) -> Learnt:
+    labels = family.label_of_output()
+
     def cosine(z: FloatArray) -> FloatArray:
-        return z @ texts.T
+        scores: FloatArray = (z @ texts.T)[:, labels]
+        # Answered one by one, only the nearest label is a yes.
+        return scores - scores.max(axis=1, keepdims=True) if family.sigmoid else scores
 
     return Learnt(cosine)

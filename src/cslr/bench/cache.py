@@ -3,7 +3,7 @@
 A cache is a folder per encoder, a folder holds segments, and a segment is one safetensors file
 
     keys     (n, 16) uint8      sha256(encoder id, NUL, text)[:16], sorted
-    vectors  (n, d)  float32    the embedding of the text behind each key
+    vectors  (n, d)  float32    the embedding of the text behind each key (or float16)
 
 whose file name is the SHA-256 of its own bytes. A segment is therefore never changed, only added
 or removed, and every read from disk verifies it.
@@ -42,6 +42,7 @@ __all__ = ["EmbeddingCache", "default_directory"]
 _KEY_BYTES = 16
 _MOST_SEGMENTS = 32
 _MOST_RACES = 100
+_DTYPES = (np.float32, np.float16)
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{64}\.safetensors")
 
 
@@ -88,7 +89,11 @@ class EmbeddingCache:
         return found, vectors[found]
 
     def store(self, encoder_id: str, texts: Sequence[str], vectors: FloatArray) -> None:
-        """Add the vectors (n, d) of n texts as one segment, and compact when there are many."""
+        """Add the vectors (n, d) of n texts as one segment, and compact when there are many.
+
+        float16 is kept as it is, which halves the file; anything else becomes float32. What is
+        looked up is always float32.
+        """
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise ValueError(f"vectors must be ({len(texts)}, d), one row a text: {vectors.shape}")
         if not len(texts):
@@ -154,7 +159,8 @@ def _segment(keys: NDArray[np.void], vectors: FloatArray) -> _Segment:
     keys = keys[order]
     first = np.ones(len(keys), dtype=np.bool_)
     first[1:] = keys[1:] != keys[:-1]
-    return _Segment(keys[first], np.ascontiguousarray(vectors[order][first], dtype=np.float32))
+    dtype = np.float16 if vectors.dtype == np.float16 else np.float32
+    return _Segment(keys[first], np.ascontiguousarray(vectors[order][first], dtype=dtype))
 
 
 def _dimension(segments: Sequence[_Segment]) -> int:
@@ -188,7 +194,7 @@ def _read(path: Path) -> _Segment:
         keys, vectors = tensors["keys"], tensors["vectors"]
     except (SafetensorError, KeyError) as error:
         raise damaged from error
-    if keys.dtype != np.uint8 or keys.shape[1:] != (_KEY_BYTES,) or vectors.dtype != np.float32:
+    if keys.dtype != np.uint8 or keys.shape[1:] != (_KEY_BYTES,) or vectors.dtype not in _DTYPES:
         raise damaged
     if vectors.ndim != 2 or len(vectors) != len(keys) or not len(keys):
         raise damaged

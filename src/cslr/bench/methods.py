@@ -48,6 +48,7 @@ def agree(setting: Setting) -> Agreement:
         replay.second_moments,
         seeds.seed,
         setting.population.count,
+        setting.family,
     )
     return with_bound(agreement, setting.public, max(len(labels) for labels in setting.tasks))
 
@@ -64,7 +65,16 @@ def cslr(setting: Setting) -> Stages:
         )
         cohort = setting.population.cohort(task, taking_part, setting.plan.cap)
         releases.append(
-            one_round(task, labels, cohort, agreement, setting.plan, setting.ledger, setting.keep)
+            one_round(
+                task,
+                labels,
+                cohort,
+                agreement,
+                setting.plan,
+                setting.ledger,
+                setting.keep,
+                earlier=tuple(releases),
+            )
         )
         yield partial(_rehearsed, setting, agreement, tuple(releases))
 
@@ -80,13 +90,14 @@ def _rehearsed(
         head = rehearse(
             replay,
             agreement.space,
+            setting.family,
             head,
             setting.head_settings,
             setting.head.samples,
             setting.head.passes,
             setting.seeds.under("rehearse", len(releases)),
         )
-    return learnt_by(head, known, replay=_arrays(replay, agreement))
+    return learnt_by(head, known, setting.family, replay=_arrays(replay, agreement))
 
 
 def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
@@ -96,6 +107,7 @@ def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
         "mean": replay.mean,
         "variance": replay.gaussians(agreement.space).covariance,
         "labels": replay.labels.astype(np.float64),
+        "targets": replay.targets,
         "known": replay.known.astype(np.float64),
         "centre": agreement.space.centre,
         "basis": agreement.space.basis,

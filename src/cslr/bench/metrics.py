@@ -17,27 +17,9 @@ import math
 
 import numpy as np
 
-from cslr.types import BoolArray, FloatArray, IntArray
+from cslr.types import FloatArray
 
-__all__ = [
-    "accuracy",
-    "average_accuracy",
-    "backward_transfer",
-    "closed_share",
-    "forward_transfer",
-]
-
-
-def accuracy(scores: FloatArray, labels: IntArray, allowed: BoolArray) -> float:
-    """Share of rows whose best allowed label is right; NaN if a right label has no score.
-
-    scores: (n, c), −inf where the model has no opinion; allowed: (c,).
-    """
-    masked = np.where(allowed, scores, -np.inf)
-    known = np.isfinite(masked[np.arange(len(labels)), labels])
-    if not known.all():
-        return math.nan
-    return float(np.mean(masked.argmax(axis=1) == labels))
+__all__ = ["average_accuracy", "backward_transfer", "closed_share", "forward_transfer"]
 
 
 def average_accuracy(matrix: FloatArray) -> float:

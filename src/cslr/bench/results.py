@@ -6,7 +6,7 @@ Scores are percentages. Every ε comes from the ledger by way of the trace.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class Figures:
     matrices: FloatArray  # (seeds, T + 1, T), %, NaN where undefined
     labels: FloatArray  # (seeds, c), %, after the last task
     zero_shot: FloatArray  # (T,) b_j, NaN if zero-shot was not run
+    more: dict[str, FloatArray] = field(default_factory=dict)
+    """(seeds,) each, %, after the last task: what else the family is measured by."""
 
     @property
     def aa(self) -> FloatArray:
@@ -75,6 +77,16 @@ class Result:
         return self.stream.scenario(self.config.stream.scenario)
 
     @property
+    def metric(self) -> str:
+        """What the scores are, without the sign of percent."""
+        return "strict entity micro-F1" if self.stream.family == "tagging" else "accuracy"
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether there were test rows at all."""
+        return len(self.stream.test) > 0
+
+    @property
     def main(self) -> Figures:
         """The method that was run."""
         return self.figures[self.config.method]
@@ -93,14 +105,17 @@ class Result:
         config, main = self.config, self.main
         return {
             "stream": self.stream.name,
+            "family": self.stream.family,
             "scenario": self.scenario,
             "method": config.method,
             "clients": self.clients,
             "seeds": list(config.seeds),
-            "metric": "accuracy, %",
+            "metric": f"{self.metric}, %",
+            "evaluated": self.evaluated,
             "aa": _mean(main.aa),
             "bwt": _mean(main.bwt),
             "fwt": _mean(main.fwt),
+            "more": _means(main.more),
             "per_seed": [
                 {
                     "seed": seed,
@@ -119,6 +134,7 @@ class Result:
                 name: {
                     "aa": _mean(self.figures[name].aa),
                     "bwt": _mean(self.figures[name].bwt),
+                    "more": _means(self.figures[name].more),
                     "matrix": _rows(self.figures[name].matrices.mean(axis=0)),
                 }
                 for name in YARDSTICKS
@@ -130,6 +146,7 @@ class Result:
             "unit": "client",
             "adjacency": "zero-out",
             "privacy": config.privacy.mode,
+            "budget": config.privacy.budget,
             "sigma": self.cost["sigma"],
             "epsilon": self.cost["epsilon"],
             "seconds": round(self.seconds, 1),
@@ -148,7 +165,11 @@ def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
     )
     figures = {
         name: Figures(
-            name, matrices[name], _last_labels(config, directory, name, stream), zero_shot
+            name,
+            matrices[name],
+            _last_labels(config, directory, name, stream),
+            zero_shot,
+            _last_more(config, directory, name, len(stream.tasks)),
         )
         for name in names
     }
@@ -169,7 +190,7 @@ def _matrices(config: Config, directory: RunDirectory, method: str, tasks: int) 
     matrices = np.full((len(config.seeds), tasks + 1, tasks), math.nan)
     for line in directory.trace:
         if line["kind"] == "row" and line["method"] == method:
-            row = [math.nan if score is None else 100 * score for score in line["scores"]]
+            row = [_percent(score) for score in line["scores"]]
             matrices[config.seeds.index(line["seed"]), line["after"]] = row
     return matrices
 
@@ -181,12 +202,32 @@ def _last_labels(
     for i, seed in enumerate(config.seeds):
         line = directory.find(kind="row", method=method, seed=seed, after=len(stream.tasks))
         if line is not None:
-            labels[i] = [math.nan if score is None else 100 * score for score in line["labels"]]
+            labels[i] = [_percent(score) for score in line["labels"]]
     return labels
+
+
+def _last_more(
+    config: Config, directory: RunDirectory, method: str, tasks: int
+) -> dict[str, FloatArray]:
+    """(seeds,) of each further measure; those of an older trace are not there."""
+    lines = [
+        directory.find(kind="row", method=method, seed=seed, after=tasks) for seed in config.seeds
+    ]
+    rows: list[dict[str, float | None]] = [(line or {}).get("more", {}) for line in lines]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: np.array([_percent(row.get(name)) for row in rows]) for name in names}
+
+
+def _percent(score: float | None) -> float:
+    return math.nan if score is None else 100 * score
 
 
 def _mean(values: FloatArray) -> float | None:
     return _number(float(np.mean(values)))
+
+
+def _means(more: dict[str, FloatArray]) -> dict[str, float | None]:
+    return {name: _mean(values) for name, values in more.items()}
 
 
 def _number(value: float) -> float | None:

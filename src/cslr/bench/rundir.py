@@ -3,11 +3,15 @@
 config.json            what was run; another configuration is refused here
 trace.jsonl            a line for every finished step, in order; every figure is made from it
 result.json            the figures
-accuracy.png           accuracy over tasks
+accuracy.png           scores over tasks
+model.json             what has to be known to use the heads; there when all tasks are learnt
 seed-13/ledger.jsonl   what was spent (where privacy is enforced: in the federation's directory)
 seed-13/task-0.safetensors   the released, noisy vector of a task
 seed-13/replay.safetensors   Q_{1:t}
 seed-13/head.safetensors     the head
+
+Nothing private is written here: no row, no client's name, no count of either. With one's own rows
+everything but evaluation figures is made of the declaration and of what was released.
 """
 
 from __future__ import annotations

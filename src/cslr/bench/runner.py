@@ -9,24 +9,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from cslr.baselines.setting import Setting, Stage
+from cslr.baselines.setting import Learnt, Setting, Stage
+from cslr.bench.holding import hold
 from cslr.bench.methods import NON_PRIVATE, YARDSTICKS, method_named
-from cslr.bench.metrics import accuracy
-from cslr.bench.partition import describe_partition, dirichlet_partition
+from cslr.bench.own_run import is_own
+from cslr.bench.partition import describe_partition
+from cslr.bench.predict import Model
 from cslr.bench.results import Result, collect
-from cslr.bench.rundir import RunDirectory
+from cslr.bench.rundir import RunDirectory, SeedDirectory
+from cslr.bench.scoring import Scored, score
+from cslr.bench.streams import Stream
 from cslr.bench.study import Study
 from cslr.config import Config
 from cslr.engines.simulation import Population
-from cslr.privacy.accounting import ADVERSARIES, SCOPES
+from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
+from cslr.privacy.accounting import ADVERSARIES, SCOPES, epsilon_of
 from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
 from cslr.privacy.plan import Budget, Plan, calibrate
 from cslr.seeding import Seeds
-from cslr.types import BoolArray
+from cslr.types import BoolArray, FloatArray
 
 __all__ = ["Step", "run"]
 
@@ -37,12 +43,14 @@ Step = Callable[[str, int, int], None]
 def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) -> Result:
     """Everything the configuration asks for, from the trace where it is already there."""
     started = time.perf_counter()
-    plan = _plan(config, len(study.stream.tasks))
+    _check_privacy(config)
+    plan = _plan(config, study.stream)
     populations = [_population(config, study, seed) for seed in config.seeds]
+    if config.privacy.mode == "enforced" and config.method == "cslr":
+        with _ledger(config, config.method, config.seeds[0], directory) as ledger:
+            _check_affordable(ledger, plan, directory.seed(config.seeds[0]))
     directory.begin()
-    # Zero-shot is never left out: forward transfer is measured against it.
-    beside = YARDSTICKS if config.yardsticks else ("zero-shot",)
-    names = [config.method, *[name for name in beside if name != config.method]]
+    names = [config.method, *[name for name in _beside(config) if name != config.method]]
     rows = len(study.stream.tasks) + 1
     total, done = len(config.seeds) * len(names) * rows, 0
     for seed, population in zip(config.seeds, populations, strict=True):
@@ -57,6 +65,7 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
                     done += 1
                 if name == config.method:
                     _note_cost(directory, ledger, plan, seed)
+    Model.of(config, study).save(directory.path)
     if directory.find(kind="finished") is None:
         seconds = study.seconds + time.perf_counter() - started
         directory.note(kind="finished", seconds=round(seconds, 3))
@@ -64,25 +73,51 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
     return collect(config, directory, study.stream)
 
 
-def _plan(config: Config, releases: int) -> Plan:
+def _check_privacy(config: Config) -> None:
+    """Nobody's own rows are read without noise, and nothing is noted about who holds them."""
+    if config.privacy.mode == "enforced" and config.method in NON_PRIVATE:
+        raise ConfigError(
+            f"method {config.method!r} reads rows without noise, so it cannot be run where privacy "
+            f"is enforced; use --method cslr"
+        )
+    if is_own(config.stream) and config.privacy.mode != "enforced":
+        raise ValueError("config must be completed (own_run.complete) before own rows are read")
+
+
+def _beside(config: Config) -> tuple[str, ...]:
+    """The yardsticks of a run: those without noise only where nobody is to be protected.
+
+    Zero-shot is never left out: forward transfer is measured against it.
+    """
+    if not config.yardsticks:
+        return ("zero-shot",)
+    enforced = config.privacy.mode == "enforced"
+    return tuple(name for name in YARDSTICKS if not (enforced and name in NON_PRIVATE))
+
+
+def _plan(config: Config, stream: Stream) -> Plan:
     """The noise that follows from the promise; none is needed where nothing is released."""
-    privacy = config.privacy
+    privacy, releases = config.privacy, len(stream.tasks)
     epsilon = privacy.epsilon if config.method == "cslr" else math.inf
     budget = Budget(epsilon, privacy.delta, privacy.adversary)
-    return calibrate(budget, releases, privacy.participation, privacy.cap)
+    return calibrate(budget, releases, privacy.participation, privacy.cap or stream.cap)
 
 
 def _population(config: Config, study: Study, seed: int) -> Population:
-    """Simulated clients: a Dirichlet partition of the train rows."""
-    stream = study.stream
-    clients = config.stream.clients or stream.clients
-    alpha = config.stream.alpha or stream.alpha
-    # Task and label together: in a domain stream every task shares out its labels anew.
-    kinds = stream.train.tasks * len(stream.labels) + stream.train.labels
-    owners = dirichlet_partition(
-        kinds, clients, alpha, Seeds(seed).at("partition"), config.stream.min_rows
+    """Who holds which examples: simulated for a study, given with one's own data."""
+    clients, rows = hold(study.stream, config.stream, Seeds(seed).at("partition"))
+    train = study.train
+    lengths = np.diff(train.starts)[rows]
+    first = np.repeat(train.starts[rows] - np.cumsum(lengths) + lengths, lengths)
+    return Population(
+        train.z,
+        train.labels,
+        train.tasks,
+        np.repeat(clients, lengths),
+        config.stream.clients or study.stream.clients,
+        first + np.arange(lengths.sum()),
+        train.targets if study.family.sent else None,
     )
-    return Population(study.train, stream.train.labels, stream.train.tasks, owners, clients)
 
 
 def _note_partition(
@@ -96,14 +131,16 @@ def _note_partition(
             kind="partition",
             seed=seed,
             clients=population.count,
-            realised=describe_partition(population.clients, population.labels, population.count),
+            realised=describe_partition(
+                population.clients, population.labels[population.held], population.count
+            ),
         )
 
 
 def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
     """The run's own ledger if privacy is simulated, the federation's if it is enforced."""
     privacy = config.privacy
-    epsilon = math.inf if method in NON_PRIVATE else privacy.epsilon
+    epsilon = math.inf if method in NON_PRIVATE else privacy.budget or privacy.epsilon
     budget = Budget(epsilon, privacy.delta, privacy.adversary)
     name = config.stream.name
     if method != config.method:
@@ -115,6 +152,45 @@ def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> 
         return Ledger.at(privacy.federation / "ledger.jsonl", federation, keys)
     path = directory.seed(seed).path / "ledger.jsonl"
     return Ledger.at(path, federation, SeededKeys(Seeds(seed)))
+
+
+def _check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
+    """Refuse before the first release a run that could not pay for its last.
+
+    What is kept or was charged before an interruption is paid for.
+    """
+    name, budget = ledger.federation.name, ledger.federation.budget
+    for record in ledger.records:
+        if record["kind"] == "plan" and record["body"]["plan"] != plan.as_dict():
+            fixed = record["body"]["plan"]
+            raise PlanChanged(
+                f"an earlier run on {name!r} fixed its plan: {fixed['releases']} releases for "
+                f"ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = {fixed['cap']}. "
+                f"Run with the same --epsilon, --q and --cap"
+            )
+    settled = {
+        record["body"]["attempt"] for record in ledger.records if record["kind"] == "settled"
+    }
+    open_ = {charge.label for place, charge in enumerate(ledger.charges) if place not in settled}
+    labels = [f"task {task}" for task in range(plan.releases)]
+    due = [
+        plan.charge(label, task)
+        for task, label in enumerate(labels)
+        if kept.load(label) is None and label not in open_
+    ]
+    if not ledger.charges or not due:
+        return
+    charges = [*ledger.charges, *due]
+    once = len({charge.label for charge in charges}) == len(charges)
+    cap = ledger.cap if once else None
+    after = epsilon_of(charges, budget.delta, budget.adversary, cap=cap)
+    if after > budget.epsilon + 1e-9:
+        spent = ledger.epsilon("end_to_end", budget.adversary)
+        raise BudgetExceeded(
+            f"this run's {len(due)} releases would bring {name!r} to ε = {after:.3g} against "
+            f"{budget.adversary}, beyond its budget of {budget.epsilon:g} (spent: {spent:.3g}). "
+            f"Nothing was released"
+        )
 
 
 def _setting(
@@ -130,6 +206,7 @@ def _setting(
     return Setting(
         population=population,
         tasks=tuple(task.labels for task in stream.tasks),
+        family=study.family,
         label_texts=study.label_texts,
         public=study.public,
         encoder=study.encoder,
@@ -138,49 +215,52 @@ def _setting(
         plan=plan,
         ledger=ledger,
         seeds=Seeds(seed),
-        test_labels=stream.test.labels,
-        test_tasks=stream.test.tasks,
+        test_shares=_shares(study),
         keep=directory.seed(seed),
     )
+
+
+def _shares(study: Study) -> FloatArray:
+    """(T, c) each label's share of the test examples of a task."""
+    counts = np.zeros((len(study.stream.tasks), study.family.labels))
+    np.add.at(counts, (study.test.tasks, study.test.labels), 1.0)
+    shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    return shares
 
 
 def _finish_row(
     directory: RunDirectory, study: Study, setting: Setting, stage: Stage, method: str, after: int
 ) -> None:
-    """Learn, keep what was learnt, evaluate the row a[after, ·], and trace it.
-
-    Also traced: each label's accuracy among the rows of all tasks.
-    """
+    """Learn, keep what was learnt, evaluate the row a[after, ·], and trace it."""
     begun = time.perf_counter()
     learnt = stage()
-    seed, test = setting.seeds.seed, study.stream.test
+    seed = setting.seeds.seed
     scenario = study.stream.scenario(directory.config.stream.scenario)
     if method == directory.config.method:
         for file, arrays in learnt.artefacts.items():
             directory.seed(seed).save_arrays(file, arrays)
-    scores = learnt.scores(study.test)
-    row = [
-        accuracy(
-            scores[test.tasks == task],
-            test.labels[test.tasks == task],
-            _allowed(scenario, setting, after, task),
-        )
-        for task in range(len(setting.tasks))
-    ]
     seen = setting.seen(after) if after else np.ones(setting.labels, dtype=np.bool_)
-    labels = [
-        accuracy(scores[test.labels == label], test.labels[test.labels == label], seen)
-        for label in range(setting.labels)
-    ]
+    allowed = [_allowed(scenario, setting, after, task) for task in range(len(setting.tasks))]
+    scored = _scored(study, learnt, allowed, seen)
     directory.note(
         kind="row",
         seed=seed,
         method=method,
         after=after,
-        scores=[_plain(value) for value in row],
-        labels=[_plain(value) for value in labels],
+        scores=[_plain(value) for value in scored.tasks],
+        labels=[_plain(value) for value in scored.labels],
+        more={name: _plain(value) for name, value in scored.more.items()},
         seconds=round(time.perf_counter() - begun, 3),
     )
+
+
+def _scored(study: Study, learnt: Learnt, allowed: list[BoolArray], seen: BoolArray) -> Scored:
+    """Nothing is known about a task without test rows."""
+    if not len(study.stream.test):
+        return Scored([math.nan] * len(allowed), [math.nan] * len(seen), {})
+    scored = score(study, learnt.scores(study.test.z), allowed, seen)
+    tested = np.isin(np.arange(len(allowed)), study.stream.test.tasks)
+    return replace(scored, tasks=np.where(tested, scored.tasks, math.nan).tolist())
 
 
 def _allowed(scenario: str, setting: Setting, after: int, task: int) -> BoolArray:

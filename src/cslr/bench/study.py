@@ -3,46 +3,170 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from cslr.bench.cache import EmbeddingCache
 from cslr.bench.encoders import embed, load_encoder
 from cslr.bench.methods import method_named
-from cslr.bench.streams import Stream, load_stream
+from cslr.bench.own_run import complete, is_own, load_own_stream
+from cslr.bench.streams import Label, Rows, Stream, load_stream
+from cslr.bench.streams.conll import tag_numbers
+from cslr.bench.streams.marked import tagged_example
+from cslr.bench.tokens import TokenEncoder, WordVectors, embed_words, load_token_encoder
 from cslr.config import Config
-from cslr.types import FloatArray
+from cslr.errors import DataError
+from cslr.protocol.targets import Family
+from cslr.types import FloatArray, IntArray
 
-__all__ = ["Study", "load_study"]
+__all__ = ["Examples", "Study", "embed_stream", "load_study"]
+
+PUBLIC_WORDS: Final = 40_000
+"""Words of public sentences that a tagging stream's space is built from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is embedded of some rows: a text each, or for tagging each of its words."""
+
+    z: FloatArray  # (m, d)
+    labels: IntArray  # (m,) the label each belongs to
+    targets: FloatArray  # (m, outputs)
+    tasks: IntArray  # (m,)
+    rows: IntArray  # (m,) the row each belongs to
+    starts: IntArray  # (n + 1,) row i has the examples from starts[i] to starts[i + 1]
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Embeddings (n, d) beside the rows they belong to."""
+    """Embedded examples beside the rows they belong to."""
 
     stream: Stream
+    family: Family
     encoder: str
-    train: FloatArray  # private
-    test: FloatArray
-    public: FloatArray
+    train: Examples  # private
+    test: Examples
+    public: FloatArray  # (n, d)
     label_texts: FloatArray  # (c, d)
     seconds: float
     """How long reading and embedding took."""
+    notices: tuple[str, ...] = ()
+    """What the holder of own rows should see; private, for a screen and no file."""
 
 
 def load_study(config: Config, progress: bool = False) -> Study:
     """Load and embed everything the configuration names; texts seen before come from the cache."""
     started = time.perf_counter()
     method_named(config.method)
-    stream = load_stream(config.stream.name, config.stream.data, config.stream.rows)
-    stream.scenario(config.stream.scenario)
+    config = complete(config)
+    wanted = config.stream
+    notices: tuple[str, ...] = ()
+    if is_own(wanted):
+        stream, notices = load_own_stream(wanted)
+    else:
+        stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
+    stream.scenario(wanted.scenario)
+    return replace(embed_stream(stream, config, started, progress), notices=notices)
+
+
+def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> Study:
+    """The stream's rows, its public sentences and its label texts as vectors."""
+    family = Family(stream.family, len(stream.labels))
+    if stream.family == "tagging":
+        return _embed_words(stream, family, config, started, progress)
     encoder = load_encoder(config.encoder)
-    descriptions = [label.description for label in stream.labels]
-    groups = [stream.train.texts, stream.test.texts, stream.public, tuple(descriptions)]
+    groups = [
+        stream.train.texts,
+        stream.test.texts,
+        stream.public,
+        [label.description for label in stream.labels],
+    ]
     texts = [text for group in groups for text in group]
     vectors = embed(texts, encoder, EmbeddingCache(), progress=progress)
     ends = np.cumsum([len(group) for group in groups])
     train, test, public, label_texts = np.split(vectors, ends[:-1])
-    seconds = time.perf_counter() - started
-    return Study(stream, encoder.id, train, test, public, label_texts, seconds)
+    return Study(
+        stream,
+        family,
+        encoder.id,
+        _of_texts(train, stream.train, family),
+        _of_texts(test, stream.test, family),
+        public,
+        label_texts,
+        time.perf_counter() - started,
+    )
+
+
+def _of_texts(z: FloatArray, rows: Rows, family: Family) -> Examples:
+    return Examples(
+        z,
+        rows.labels,
+        family.targets(rows.answers),
+        rows.tasks,
+        np.arange(len(rows)),
+        np.arange(len(rows) + 1),
+    )
+
+
+def _embed_words(
+    stream: Stream, family: Family, config: Config, started: float, progress: bool
+) -> Study:
+    encoder = load_token_encoder(config.encoder, config.layer)
+    cache = EmbeddingCache()
+    public = _sentences_of(stream.public, PUBLIC_WORDS)
+    train = embed_words(stream.train.texts, encoder, cache, progress=progress)
+    test = embed_words(stream.test.texts, encoder, cache, progress=progress)
+    return Study(
+        stream,
+        family,
+        encoder.id,
+        _of_words(train, stream.train, family),
+        _of_words(test, stream.test, family),
+        embed_words(public, encoder, cache, progress=progress).z,
+        _marked_words(stream.labels, encoder, cache),
+        time.perf_counter() - started,
+    )
+
+
+def _of_words(words: WordVectors, rows: Rows, family: Family) -> Examples:
+    tags = np.array([tag for answer in rows.answers for tag in answer], dtype=np.int64)
+    lengths = np.diff(words.starts)
+    return Examples(
+        words.z,
+        family.label_of_output()[tags],
+        family.targets([(tag,) for tag in tags.tolist()]),
+        np.repeat(rows.tasks, lengths),
+        np.repeat(np.arange(len(rows)), lengths),
+        words.starts,
+    )
+
+
+def _sentences_of(sentences: Sequence[str], words: int) -> list[str]:
+    """The first sentences that hold this many words together."""
+    total = np.cumsum([len(sentence.split(" ")) for sentence in sentences])
+    return list(sentences[: int(np.searchsorted(total, words)) + 1])
+
+
+def _marked_words(
+    labels: tuple[Label, ...], encoder: TokenEncoder, cache: EmbeddingCache
+) -> FloatArray:
+    """(c, d) the mean vector of each label's words in the sentences that declare the labels."""
+    marked = [tagged_example(text) for label in labels for text in label.examples]
+    vectors = embed_words([" ".join(words) for words, _ in marked], encoder, cache)
+    names = [label.name for label in labels]
+    tags = np.concatenate(
+        [np.zeros(0, dtype=np.int64), *[tag_numbers(tags, names) for _, tags in marked]]
+    )
+    of_word = (tags + 1) // 2
+    for number, name in enumerate(names):
+        if not (of_word == number).any():
+            raise DataError(
+                f"label {name!r} is declared without example sentences; give some in which it is "
+                f"marked like [Marie Holt|{name}]"
+            )
+    means = np.stack([vectors.z[of_word == number].mean(axis=0) for number in range(len(names))])
+    unit: FloatArray = means / np.linalg.norm(means, axis=1, keepdims=True)
+    return unit

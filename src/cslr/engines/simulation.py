@@ -34,16 +34,23 @@ class Population:
     z: FloatArray  # (n, d)
     labels: IntArray  # (n,)
     tasks: IntArray  # (n,)
-    clients: IntArray  # (n,)
+    clients: IntArray  # (h,) who holds what: client clients[i] has row rows[i]
     count: int  # N
+    rows: IntArray | None = None  # (h,) None: every row once, in order
+    targets: FloatArray | None = None  # (n, outputs) where the label does not settle them
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
         if bad.size:
             raise DataError(
-                f"the embedding of train row {bad[0]} (client {self.clients[bad[0]]}) is not "
-                "finite: check the encoder, or remove the row"
+                f"the embedding of train row {bad[0]} is not finite: check the encoder, or remove "
+                "the row"
             )
+
+    @property
+    def held(self) -> IntArray:
+        """(h,) the rows that are held, in the order of ``clients``."""
+        return np.arange(len(self.z)) if self.rows is None else self.rows
 
     def cohort(self, task: int, taking_part: BoolArray, cap: int) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros."""
@@ -57,7 +64,7 @@ class Population:
         """
         tasks = max(task, int(self.tasks.max(initial=0))) + 1
         held = np.zeros((self.count, tasks), dtype=np.bool_)
-        held[self.clients, self.tasks] = True
+        held[self.clients, self.tasks[self.held]] = True
         lot = np.stack([Seeds(client).at("cap").random(tasks) for client in range(self.count)])
         rank = np.where(held, lot, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
         speaks: BoolArray = held[:, task] & (rank[:, task] < cap)
@@ -77,13 +84,12 @@ class SimulatedCohort:
         return plain_sum([contribute(batch, request) for batch in self._batches()])
 
     def _batches(self) -> Iterator[Examples]:
-        population = self.population
-        mine = (population.tasks == self.task) & self.taking_part[population.clients]
-        rows = np.flatnonzero(mine)
-        rows = rows[np.argsort(population.clients[rows], kind="stable")]
-        ids, first, sizes = np.unique(
-            population.clients[rows], return_index=True, return_counts=True
-        )
+        population, held = self.population, self.population.held
+        mine = (population.tasks[held] == self.task) & self.taking_part[population.clients]
+        places = np.flatnonzero(mine)
+        places = places[np.argsort(population.clients[places], kind="stable")]
+        rows, clients = held[places], population.clients[places]
+        ids, first, sizes = np.unique(clients, return_index=True, return_counts=True)
         if not len(ids):
             yield self._nobody()
         by_size = np.argsort(sizes, kind="stable")
@@ -109,4 +115,5 @@ class SimulatedCohort:
             labels=self.population.labels[chosen],
             mask=mask,
             clients=tuple(int(i) for i in ids),
+            targets=None if self.population.targets is None else self.population.targets[chosen],
         )

@@ -109,7 +109,8 @@ class Ledger:
             changed = _differences(fixed[0], body)
             raise PlanChanged(
                 f"the plan of {self.federation.name!r} was fixed before its first release and "
-                f"differs in: {changed}. Run with the original settings or begin a new federation."
+                f"differs in: {changed}. Run with the original settings; other ones need data on "
+                "which nothing was promised yet."
             )
 
     def charge(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes:

@@ -17,6 +17,8 @@ from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public import Modes, PublicSpace
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
+from cslr.protocol.step4_aggregate.effects import model_facts
+from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
@@ -26,6 +28,7 @@ WEIGHT_SCALE: Final = 0.05
 """A weight is at most 1, an offset about 0.4: the weight block takes a small part of the norm."""
 SHARED_SCALE: Final = 0.5
 DIAGONAL_SCALE: Final = 0.01
+TARGET_SCALE: Final = 0.1
 FILLED: Final = 0.75
 """Share of the registered clients expected to speak fully about a mode."""
 SIMULATED_CLIENTS: Final = 64
@@ -46,6 +49,7 @@ class Agreement:
     second_moments: str  # "shared" | "diagonal"
     seed: int
     clients: int  # N, registered
+    family: Family
     bound: float = 1.0  # S
     kept: float = 1.0
     """Share of a simulated client's weight that survives the clip."""
@@ -63,19 +67,25 @@ class Agreement:
             modes,
             r,
             seconds=1 if shared else r,
+            targets=self.family.sent,
             weight_scale=WEIGHT_SCALE,
             second_scale=SHARED_SCALE if shared else DIAGONAL_SCALE,
+            target_scale=TARGET_SCALE,
         )
 
-    def request(self, task: int, labels: tuple[int, ...]) -> Request:
-        """What clients are told for a task."""
+    def request(
+        self, task: int, labels: tuple[int, ...], expected: FloatArray | None = None
+    ) -> Request:
+        """What clients are told for a task; ``expected`` (K, r) replaces the prototypes' means."""
         chosen = self.modes.of_labels(labels)
         prototypes = self.modes.prototypes
+        means = prototypes.mean[chosen] if expected is None else expected
         return Request(
             task=task,
             labels=labels,
             space=self.space,
-            prototypes=Gaussians(prototypes.mean[chosen], prototypes.covariance[chosen]),
+            prototypes=Gaussians(means, prototypes.covariance[chosen]),
+            family=self.family,
             learner=self.learner,
             matcher=self.matcher,
             layout=self.layout(len(chosen)),
@@ -94,7 +104,9 @@ class Agreement:
             "matcher": self.matcher,
             "prototypes": self.modes.digest(),
             "clients": self.clients,
+            "family": self.family.name,
             "bound": round(self.bound, 9),
+            "model": model_facts(),
         }
 
 

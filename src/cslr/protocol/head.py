@@ -15,7 +15,7 @@ from cslr.types import FloatArray
 __all__ = ["Batch", "Head", "HeadSettings", "train_head"]
 
 Batch = tuple[FloatArray, FloatArray]
-"""Embeddings (n, d) and targets (n, c), each row of targets a distribution over labels."""
+"""Embeddings (n, d) and targets (n, c)."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class HeadSettings:
     hidden: int = 128
     learning_rate: float = 3e-4
     batch: int = 256
+    sigmoid: bool = False
+    """Whether each output is answered by itself (binary) or all against each other."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def train_head(
     rng: np.random.Generator,
     on_pass: Callable[[], None] = lambda: None,
 ) -> Head:
-    """Adam on the cross-entropy against the targets; each pass is shuffled into batches.
+    """Adam on the (binary) cross-entropy against the targets; a pass is shuffled into batches.
 
     Deterministic for the same start, passes and stream.
     """
@@ -80,6 +82,8 @@ def train_head(
     ]
     weights1, bias1, weights2, bias2 = parameters
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    each, all_ = functional.binary_cross_entropy_with_logits, functional.cross_entropy
+    measure = each if settings.sigmoid else all_
     for z, targets in passes:
         order = rng.permutation(len(z))
         rows = torch.from_numpy(np.ascontiguousarray(z[order], dtype=np.float32))
@@ -87,7 +91,7 @@ def train_head(
         for begin in range(0, len(order), settings.batch):
             batch = slice(begin, begin + settings.batch)
             logits = torch.relu(rows[batch] @ weights1 + bias1) @ weights2 + bias2
-            loss = functional.cross_entropy(logits, wanted[batch])
+            loss = measure(logits, wanted[batch])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()

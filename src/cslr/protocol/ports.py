@@ -15,6 +15,7 @@ from cslr.privacy.values import Summed
 from cslr.protocol.public import PublicSpace
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
+from cslr.protocol.targets import Family
 from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Cohort", "Examples", "Keep", "Request"]
@@ -28,6 +29,8 @@ class Examples:
     labels: IntArray  # (b, n)
     mask: BoolArray  # (b, n) which rows are real
     clients: tuple[int, ...]  # (b,) ids, for the random streams
+    targets: FloatArray | None = None
+    """(b, n, outputs) y of each example, where the label does not settle it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class Request:
     """The labels of this task, in the order of its modes."""
     space: PublicSpace
     prototypes: Gaussians
-    """(labels × J, r): public, or released earlier."""
+    """(labels × J, r): public, moved by what was released earlier."""
+    family: Family
     learner: ListLearner
     matcher: str
     layout: Layout

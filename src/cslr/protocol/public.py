@@ -13,7 +13,8 @@ are part of the plan that is fixed before the first release.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -30,6 +31,11 @@ NEIGHBOURS: Final = 20
 """Sentences in a local topic."""
 PRIOR_SHARE: Final = 0.04
 """Share of the public sentences that stand for a label."""
+SHAPE_POWER: Final = 0.5
+"""A mode spreads as the public within-topic covariance to this power.
+
+With 1 a head whitens, and so trusts the directions in which the means are mostly noise; with 0 it
+ignores what is publicly known about the shape of a class."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,15 @@ class PublicSpace:
     def spread(self) -> FloatArray:
         """(r,) variance of public sentences along the released directions."""
         return (self.between + np.diagonal(self.within))[: self.dimension]
+
+    @cached_property
+    def shape(self) -> FloatArray:
+        """(d, d) covariance of a mode in this basis: within-topic, tempered, of public size."""
+        values, vectors = np.linalg.eigh(self.within)
+        values = np.maximum(values, 1e-3 * values.max()) ** SHAPE_POWER
+        values *= (self.between.sum() + np.trace(self.within)) / values.sum()
+        shape: FloatArray = (vectors * values) @ vectors.T
+        return shape
 
     def into(self, z: FloatArray) -> FloatArray:
         """Embeddings (..., d) -> released coordinates (..., r)."""
@@ -91,7 +106,7 @@ def build_space(
         anchors=np.zeros((0, min(dimension, d))),
     )
     chosen = np.sort(rng.choice(n, size=anchors, replace=False))
-    return PublicSpace(**{**vars(space), "anchors": space.into(z[chosen])})
+    return replace(space, anchors=space.into(z[chosen]))
 
 
 def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -150,13 +165,14 @@ def declare_modes(
     """Prototypes of J modes per label, from public sentences and label texts alone.
 
     public: (n, d) the corpus; texts: (c, d) embedded label texts. With ``prior = "labels"`` a
-    label is represented by the public sentences that prefer its text to every other label's; with
-    ``"none"`` all labels share prototypes made from the whole corpus.
+    label is represented by its text and by the public sentences that prefer it to every other
+    label's; with ``"none"`` all labels share prototypes made from the whole corpus.
     """
     coordinates = space.into(public)
     if prior == "labels":
         groups = _sentences_of_labels(public, texts)
         means = np.concatenate([_centres(coordinates[g], sub_modes, rng) for g in groups])
+        means += np.repeat(_towards_texts(space, public, texts, groups), sub_modes, axis=0)
     else:
         means = np.tile(_centres(coordinates, sub_modes, rng), (len(texts), 1))
     covariance = np.broadcast_to(space.spread, means.shape)
@@ -174,6 +190,25 @@ def _sentences_of_labels(public: FloatArray, texts: FloatArray) -> IntArray:
         similarity = similarity - others
     k = max(10, round(PRIOR_SHARE * len(public)))
     return np.argsort(-similarity, axis=0, kind="stable")[:k].T.copy()
+
+
+def _towards_texts(
+    space: PublicSpace, public: FloatArray, texts: FloatArray, groups: IntArray
+) -> FloatArray:
+    """(c, r) how to move the means of the sentences of labels so that their texts count as much.
+
+    A text is no example of its label, but the direction in which to look for it. As a mean it is
+    the one that a head which knows the shape of a mode would answer with that direction.
+    """
+    means = np.stack([public[group].mean(axis=0) for group in groups]) - space.centre
+    means = means @ space.basis  # (c, d)
+    rules = (texts - space.centre) @ space.basis
+    of_texts = rules @ space.shape
+    far = np.einsum("ki,ki->k", means, np.linalg.solve(space.shape, means.T).T)
+    away = np.einsum("ki,ki->k", rules, of_texts)
+    of_texts *= np.sqrt(far / np.maximum(away, 1e-12))[:, None]
+    moved: FloatArray = (of_texts - means)[:, : space.dimension] / 2
+    return moved
 
 
 def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:

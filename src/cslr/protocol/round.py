@@ -20,8 +20,19 @@ from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import clip_embeddings, learn_lists, steadied
 from cslr.protocol.step3_match import match
-from cslr.protocol.step4_aggregate.contribution import Statistics, joined, mode_statistics
-from cslr.protocol.step4_aggregate.estimate import Noise, Replay, TaskRelease, estimate_replay
+from cslr.protocol.step4_aggregate.contribution import (
+    Statistics,
+    joined,
+    mode_statistics,
+)
+from cslr.protocol.step4_aggregate.estimate import (
+    Noise,
+    Replay,
+    TaskRelease,
+    estimate_replay,
+    expected_means,
+)
+from cslr.protocol.targets import candidate_targets
 from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
@@ -45,7 +56,8 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
         ]
         # Line 2: a list of exactly L candidates.
         lists = learn_lists(x, mine, space.spread, learner, rngs)
-        # Line 3: a mode belongs to a label, so its target is the label and need not be sent.
+        # Line 3: each candidate's target, as far as its label does not settle it.
+        targets = candidate_targets(examples.targets, x, mine, lists, label, request.family)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
         seen = Mixture(lists.weights, steadied(lists, counts, space.spread, learner.pseudo_count))
         prototypes = request.prototypes_of(label)
@@ -60,6 +72,7 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
                 space.spread,
                 request.layout.seconds,
                 learner.weight_floor,
+                targets,
             )
         )
     return joined(parts)
@@ -78,14 +91,17 @@ def one_round(
     plan: Plan,
     ledger: Ledger,
     keep: Keep,
+    earlier: Sequence[Released[TaskRelease]] = (),
 ) -> Released[TaskRelease]:
     """Lines 1 to 8, at the server: ask for a sum, pay, add noise once, keep the result.
+
+    What ``earlier`` releases taught moves the prototypes that clients compare themselves with.
 
     Guarantee: the result is one Gaussian release of multiplier ``plan.sigma``, charged before its
     noise is drawn, and released once however often the round is interrupted.
     """
     label = f"task {task}"
-    request = agreement.request(task, labels)
+    request = gather(earlier).map(partial(_request, task, labels, agreement)).value
     kept = keep.load(label)
     if kept is None:
         # `list` mode enters here: the server asks each client for its released list, clusters the
@@ -99,10 +115,21 @@ def one_round(
     return noisy.map(partial(_read, request=request, agreement=agreement, plan=plan))
 
 
+def _request(
+    task: int, labels: tuple[int, ...], agreement: Agreement, earlier: Sequence[TaskRelease]
+) -> Request:
+    """What clients are told: prototypes where the modes of this task are expected by now."""
+    modes = agreement.modes.of_labels(labels)
+    expected = expected_means(earlier, agreement.modes, agreement.space, task, modes)
+    return agreement.request(task, labels, expected)
+
+
 def _read(vector: FloatArray, request: Request, agreement: Agreement, plan: Plan) -> TaskRelease:
     """A released vector beside the public facts that give it meaning."""
     return TaskRelease(
+        task=request.task,
         modes=agreement.modes.of_labels(request.labels),
+        prototypes=request.prototypes.mean,
         sums=request.layout.unpack(vector),
         noise=Noise.of(plan.sigma, request.grid.bound, request.layout),
         expected_weight=plan.q * plan.cap / plan.releases * agreement.expected_weight,
@@ -112,5 +139,5 @@ def _read(vector: FloatArray, request: Request, agreement: Agreement, plan: Plan
 def replay_of(releases: Sequence[Released[TaskRelease]], agreement: Agreement) -> Released[Replay]:
     """Lines 9 to 13, anywhere: Q_{1:t} from all releases so far; post-processing, so free."""
     return gather(releases).map(
-        lambda known: estimate_replay(known, agreement.modes, agreement.space)
+        lambda known: estimate_replay(known, agreement.modes, agreement.space, agreement.family)
     )

@@ -15,24 +15,22 @@ import numpy as np
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
 from cslr.protocol.public import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.targets import label_targets
+from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 from cslr.types import FloatArray, IntArray
 
 __all__ = ["Sampler", "rehearse"]
 
-SHAPE_POWER: Final = 0.5
-"""Replay samples spread around their mode as the public within-topic covariance to this power.
-
-With 1 a head whitens, and so trusts the directions in which the means are mostly noise; with 0 it
-ignores what is publicly known about the shape of a class."""
-OVERLAP: Final = 2.0
+OVERLAP: Final = 1.0
 """Distance of a mode from the public centre, in standard deviations of its samples."""
+SIGMOID_RATE: Final = 1e-3
+"""Least step size where every output is answered by itself."""
 
 
 def rehearse(
     replay: Replay,
     space: PublicSpace,
+    family: Family,
     start: Head,
     settings: HeadSettings,
     samples: int,
@@ -41,27 +39,32 @@ def rehearse(
 ) -> Head:
     """A head trained on ``passes`` fresh draws of the replay, from the best linear rule on."""
     sampler = Sampler.of(replay, space)
-    labels = len(start.bias2)
-    start = sampler.linear_start(start)
+    start = sampler.linear_start(start, family)
 
     def draws() -> Iterator[Batch]:
         for number in range(passes):
-            yield sampler.draw(samples, labels, seeds.at("replay", number))
+            yield sampler.draw(samples, seeds.at("replay", number))
 
-    # A draw is one batch: cut up, it would lose the balance between its classes.
-    whole = replace(settings, batch=samples * len(np.unique(replay.labels)))
-    return train_head(start, draws(), whole, seeds.at("batches"))
+    if family.sigmoid:
+        # Answers one by one need thresholds of their own, which only training finds.
+        settings = replace(settings, learning_rate=max(settings.learning_rate, SIGMOID_RATE))
+    else:
+        # A draw is one batch: cut up, it would lose the balance between its classes.
+        settings = replace(settings, batch=samples * len(np.unique(replay.labels)))
+    head = train_head(start, draws(), settings, seeds.at("batches"))
+    bias = head.bias2 + np.log(_shares(replay, family))[family.label_of_output()]
+    return replace(head, bias2=bias.astype(head.bias2.dtype))
 
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
     """Draws (z, y) from Q_{1:t}, lifted back to embeddings.
 
-    Released directions have the replay's means; the others have the public centre. All means are
-    brought to one distance from the centre: how far noise and shrinkage left a mean says nothing
-    about its class, but a head would read it as a bias for or against it. At ``OVERLAP`` standard
-    deviations the classes overlap as real ones do, so that a head has to find the best direction
-    between them and not just any that separates.
+    Released directions have the replay's means; the others have the public centre. The modes of
+    a task are brought to one distance from what they are told apart around: how far noise and
+    shrinkage left them says nothing about their labels, but a head would read it as a bias for or
+    against them. At ``OVERLAP`` standard deviations the classes overlap as real ones do, so that a
+    head has to find the best direction between them and not just any that separates.
     """
 
     replay: Replay
@@ -75,14 +78,12 @@ class Sampler:
     def of(cls, replay: Replay, space: PublicSpace) -> Sampler:
         """The sampler of a replay in a public space."""
         d, r = len(space.centre), replay.mean.shape[1]
-        values, vectors = np.linalg.eigh(space.within)
-        values = np.maximum(values, 1e-3 * values.max()) ** SHAPE_POWER
-        values *= (space.between.sum() + np.trace(space.within)) / values.sum()
+        values, vectors = np.linalg.eigh(space.shape)
         whitening = (vectors / np.sqrt(values)) @ vectors.T
-        coordinates = np.zeros((len(replay.mean), d))
-        coordinates[:, :r] = replay.mean
-        distance = np.linalg.norm(coordinates @ whitening, axis=1, keepdims=True)
-        coordinates *= OVERLAP / np.maximum(distance, 1e-12)
+        contrast, centre = np.zeros((2, len(replay.mean), d))
+        contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
+        distance = _by_task(np.linalg.norm(contrast @ whitening, axis=1), replay.tasks)
+        coordinates = centre + contrast * (OVERLAP / np.maximum(distance, 1e-12))[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
         relative[:, :r] = replay.relative
         return cls(
@@ -94,8 +95,8 @@ class Sampler:
             space.centre,
         )
 
-    def draw(self, samples: int, labels: int, rng: np.random.Generator) -> Batch:
-        """``samples`` (n_r) embeddings of each label, with targets over ``labels`` labels.
+    def draw(self, samples: int, rng: np.random.Generator) -> Batch:
+        """``samples`` (n_r) embeddings of each label, with the targets of their modes.
 
         Labels are drawn equally often, modes within a label by their weights: a label's share in
         the sums counts clients, not how often it will be met. The labels share their noise, and
@@ -111,9 +112,9 @@ class Sampler:
         else:
             spread = (noise * self.scale[modes]) @ self.basis.T
         z = (self.mean[modes] + spread).reshape(-1, self.mean.shape[1])
-        return z, label_targets(self.replay.labels[modes.ravel()], labels)
+        return z, self.replay.targets[modes.ravel()].astype(np.float32)
 
-    def linear_start(self, head: Head) -> Head:
+    def linear_start(self, head: Head, family: Family) -> Head:
         """``head`` with the linear rule that is best if every label had one mode.
 
         The rule uses two hidden units per label, since u = relu(u) − relu(−u); the others keep
@@ -123,7 +124,8 @@ class Sampler:
         units = 2 * len(known)
         if units > len(head.bias1):
             return head
-        precision = np.linalg.inv(self.factor.astype(np.float64) @ self.factor) @ self.basis.T
+        shape = self.factor.astype(np.float64) @ self.factor
+        precision = np.linalg.inv(shape + self._between_tasks()) @ self.basis.T
         rules, offsets = [], []
         for label in known:
             mine = self.replay.labels == label
@@ -137,8 +139,17 @@ class Sampler:
         weights2, bias2 = np.zeros_like(head.weights2), np.zeros_like(head.bias2)
         weights1[:, :units] = np.concatenate([rule, -rule], axis=1)
         bias1[:units] = np.concatenate([offset, -offset])
-        weights2[np.arange(units), np.tile(known, 2)] = np.repeat([1.0, -1.0], len(known))
+        says = (family.label_of_output() == known[:, None]).astype(weights2.dtype)
+        weights2[:units] = np.concatenate([says, -says])
         return Head(weights1, bias1, weights2, bias2)
+
+    def _between_tasks(self) -> FloatArray:
+        """(d, d) covariance, in the public basis, of what modes are told apart around."""
+        centres = np.unique(self.replay.centre, axis=0)
+        between = np.zeros((len(self.centre), len(self.centre)))
+        r, apart = centres.shape[1], centres - centres.mean(axis=0)
+        between[:r, :r] = apart.T @ apart / len(centres)
+        return between
 
     def _modes_of(self, label: int, samples: int, rng: np.random.Generator) -> IntArray:
         modes = np.flatnonzero(self.replay.labels == label)
@@ -146,3 +157,32 @@ class Sampler:
         total = weights.sum()
         share = weights / total if total > 0 else np.full(len(modes), 1 / len(modes))
         return rng.choice(modes, size=samples, p=share)
+
+
+def _shares(replay: Replay, family: Family) -> FloatArray:
+    """(c,) how often labels are met, for they were drawn equally often; 1 on average.
+
+    Within a task as its weights say, which count clients more than examples, and beyond that as is
+    publicly expected.
+    """
+    total = np.zeros(len(replay.weights))
+    for task in np.unique(replay.tasks):
+        mine = replay.tasks == task
+        count = len(np.unique(replay.labels[mine]))
+        total[mine] = replay.weights[mine] / max(replay.weights[mine].sum(), 1e-12) * count
+    shares = np.ones(family.labels)
+    for label in np.unique(replay.labels):
+        shares[label] = max(total[replay.labels == label].mean(), 0.05)
+    shares *= family.shares * family.labels
+    return shares
+
+
+def _by_task(distance: FloatArray, tasks: IntArray) -> FloatArray:
+    """(K,) the root mean square distance of the modes of each one's task.
+
+    Labels without a task stand alone.
+    """
+    squares = np.square(distance)
+    for task in np.unique(tasks[tasks >= 0]):
+        squares[tasks == task] = squares[tasks == task].mean()
+    return np.sqrt(squares)

@@ -1,14 +1,129 @@
-"""Replay targets: what a head should say about a sample of a mode (paper, Section 4.2)."""
+"""Replay targets: the bounded vector y that says what a head should answer (paper, Section 4.2).
+
+| family         | a mode is about    | y of an example              | read by |
+|----------------|--------------------|------------------------------|---------|
+| classification | a label            | one-hot                      | softmax |
+| intents        | a label            | multi-hot, of norm at most 2 | sigmoid |
+| tagging        | O or a type        | one-hot over B- and I- tags  | softmax |
+
+A client averages y over the examples of a mode: a distribution over labels, intent frequencies or
+tag frequencies. An average of vectors in a ball lies in the ball, so clipping y to B_y bounds it.
+What is sent is the difference from what is usual for the mode; where the mode settles the answer,
+as in classification, the difference is zero and nothing is sent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
 import numpy as np
 
-from cslr.types import FloatArray, IntArray
+from cslr.numerics.mixture import Mixture, e_step
+from cslr.numerics.projection import onto_simplex
+from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["label_targets"]
+__all__ = ["Family", "FamilyName", "candidate_targets", "label_targets"]
+
+OUTSIDE: Final = 0.8
+"""Share of the words of running text that are part of no name."""
+
+FamilyName = Literal["classification", "intents", "tagging"]
 
 
 def label_targets(labels: IntArray, count: int) -> FloatArray:
     """Labels (n,) -> one-hot distributions (n, c)."""
     return np.eye(count, dtype=np.float32)[labels]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is asked about a text: over c labels, of which tagging's first is O."""
+
+    name: FamilyName
+    labels: int  # c
+
+    @property
+    def outputs(self) -> int:
+        """What a head scores: labels, or the tags O, B-1, I-1, B-2, ..."""
+        return 2 * self.labels - 1 if self.name == "tagging" else self.labels
+
+    @property
+    def sigmoid(self) -> bool:
+        """Whether outputs are answered one by one, and not against each other."""
+        return self.name == "intents"
+
+    @property
+    def sent(self) -> int:
+        """How many numbers about y a client sends for each mode."""
+        return 0 if self.name == "classification" else self.outputs
+
+    @property
+    def usual(self) -> FloatArray:
+        """(c, outputs) what is publicly expected of y in each mode."""
+        if self.name != "tagging":
+            return np.eye(self.labels)
+        usual = np.zeros((self.labels, self.outputs))
+        usual[0, 0] = 1.0
+        for label in range(1, self.labels):
+            usual[label, 2 * label - 1 : 2 * label + 1] = 0.5
+        return usual
+
+    @property
+    def shares(self) -> FloatArray:
+        """(c,) how often labels are publicly expected to be met."""
+        if self.name != "tagging" or self.labels == 1:
+            return np.full(self.labels, 1.0 / self.labels)
+        names = np.full(self.labels - 1, (1.0 - OUTSIDE) / (self.labels - 1))
+        return np.concatenate([[OUTSIDE], names])
+
+    def label_of_output(self) -> IntArray:
+        """(outputs,) the label each output is about."""
+        outputs = np.arange(self.outputs)
+        return (outputs + 1) // 2 if self.name == "tagging" else outputs
+
+    @property
+    def bound(self) -> float:
+        """B_y: no y is longer; four intents at once are not cut."""
+        return 2.0 if self.name == "intents" else 1.0
+
+    def targets(self, answers: Sequence[Sequence[int]]) -> FloatArray:
+        """y (n, outputs) of n examples, each with the outputs that are right for it, clipped."""
+        y = np.zeros((len(answers), self.outputs), dtype=np.float32)
+        for row, answer in enumerate(answers):
+            y[row, list(answer)] = 1.0
+        norm = np.linalg.norm(y, axis=1, keepdims=True)
+        clipped: FloatArray = y * np.minimum(1.0, self.bound / np.maximum(norm, 1e-12))
+        return clipped
+
+    def projected(self, y: FloatArray) -> FloatArray:
+        """The nearest possible targets: each row a distribution, or each entry in [0, 1]."""
+        return np.clip(y, 0.0, 1.0) if self.sigmoid else onto_simplex(y)
+
+
+def candidate_targets(
+    y: FloatArray | None,
+    x: FloatArray,
+    mask: BoolArray,
+    lists: Mixture,
+    label: int,
+    family: Family,
+) -> FloatArray:
+    """(b, L, sent) each candidate's mean target beyond the usual one of its label.
+
+    y: (b, n, outputs) of the examples x (b, n, r) under ``mask``, shared among the candidates as
+    the examples are. None: nothing beyond the usual.
+    """
+    shape = (*lists.weights.shape, family.sent)
+    if y is None or not family.sent:
+        return np.zeros(shape)
+    beyond = (y - family.usual[label]) * mask[..., None]
+    if lists.weights.shape[-1] == 1:
+        counts = np.maximum(mask.sum(axis=-1), 1)[:, None, None]
+        alone: FloatArray = beyond.sum(axis=1, keepdims=True) / counts
+        return alone
+    shares, _ = e_step(lists, x, mask)
+    mass = np.swapaxes(shares, -1, -2)  # (b, L, n)
+    mean: FloatArray = mass @ beyond / np.maximum(mass.sum(axis=-1, keepdims=True), 1e-12)
+    return mean

@@ -1,9 +1,11 @@
-"""Accuracy over tasks, as a picture."""
+"""Scores over tasks, as a picture."""
 
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
+from typing import Any
 
 from cslr.bench.results import Result
 from cslr.files import write_atomic
@@ -29,15 +31,23 @@ def plot_accuracy(result: Result, path: Path) -> None:
         own = name == result.config.method
         style = {"color": "#1f5fa8", "linewidth": 2.5, "zorder": 3} if own else _STYLES[name]
         axes.plot(range(len(tasks)), figures.curve, marker="o", label=name, **style)
-    axes.set_xticks(range(len(tasks)), [f"{i + 1}. {name}" for i, name in enumerate(tasks)])
+    ticks = [f"{i + 1}. {name}" for i, name in enumerate(tasks)]
+    crowded = sum(map(len, ticks)) > 72
+    turned: dict[str, Any] = (
+        {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    )
+    # A task's name is a name, whatever it holds; a $ in it begins no formula.
+    axes.set_xticks(range(len(tasks)), ticks, parse_math=False, **turned)
     axes.set_xlabel("after learning task")
-    axes.set_ylabel("mean accuracy on the tasks seen so far, %")
+    axes.set_ylabel(f"mean {result.metric} on the tasks seen so far, %")
     axes.set_ylim(0, 102)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, ncols=2)
     axes.set_title(_title(result), fontsize=10)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font does not have
+        figure.savefig(buffer, format="png", dpi=130)
     write_atomic(path, buffer.getvalue())
 
 

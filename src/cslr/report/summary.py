@@ -24,36 +24,57 @@ _MEANING = {
     "cslr": "private replay",
 }
 
+_MEASURES = {"exact_match": "exact", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
+
+_MOST_COLUMNS = 6
+"""Labels that fit beside each other; more stand below each other."""
+_WIDEST = 50
+"""Letters of their names that do."""
+
 
 def print_summary(result: Result, console: Console) -> None:
     """Print everything a person wants to know about a finished run."""
+    files = ["result.json", "trace.jsonl"]
     console.print()
     console.print(Panel(_headline(result), border_style="blue", expand=False))
-    console.print(_matrix(result))
-    console.print(_methods(result))
-    console.print(_labels(result))
+    if result.evaluated:
+        console.print(_matrix(result))
+        console.print(_methods(result))
+        if result.main.more:
+            console.print(_more(result))
+        console.print(_labels(result))
+        files.append("accuracy.png")
     console.print(_cost(result))
     console.print(_privacy_note(result))
-    console.print(f"Files: [bold]{result.run_dir}[/bold]  (result.json, trace.jsonl, accuracy.png)")
+    console.print(
+        Text.assemble("Files: ", (result.run_dir, "bold"), f"  ({', '.join(files)})"),
+        soft_wrap=True,
+    )
 
 
 def _headline(result: Result) -> RenderableType:
-    config, main = result.config, result.main
-    seeds = ", ".join(str(seed) for seed in config.seeds)
+    config = result.config
     lines = [
         Text.assemble(
             (f"{config.method}", "bold"),
             f" on {result.stream.name}, {result.scenario}-incremental, "
             f"{len(result.stream.tasks)} tasks, {result.clients} clients",
         ),
-        Text.assemble(
-            "average accuracy ", (f"{_spread(main.aa)} %", "bold green"), f"   seeds {seeds}"
-        ),
+        Text.assemble(_average(result), f"   seeds {', '.join(map(str, config.seeds))}"),
     ]
     closed = result.closed()
     if math.isfinite(closed):
         lines.append(Text(_closed(closed)))
     return Group(*lines)
+
+
+def _average(result: Result) -> Text:
+    if not result.evaluated:
+        return Text("no test rows: it has learnt, and nothing was measured")
+    metric = "entity F1" if result.stream.family == "tagging" else "accuracy"
+    if np.isnan(result.main.aa).any():
+        return Text(f"average {metric} not known: some tasks have no test rows")
+    return Text.assemble(f"average {metric} ", (f"{_spread(result.main.aa)} %", "bold green"))
 
 
 def _closed(share: float) -> str:
@@ -62,17 +83,17 @@ def _closed(share: float) -> str:
     return f"{100 * share:.0f} % of the way from zero-shot to pooled, non-private training"
 
 
-def _matrix(result: Result) -> Table:
-    table = Table(title=r"a\[r, j]: accuracy (%) on task j after task r", title_justify="left")
+def _matrix(result: Result) -> RenderableType:
+    table = Table()
     table.add_column("after")
     for task in result.stream.tasks:
-        table.add_column(task.name, justify="right")
+        table.add_column(Text(task.name), justify="right")
     matrix = result.main.matrices.mean(axis=0)
     for r, row in enumerate(matrix):
         name = "nothing yet" if r == 0 else f"{r}. {result.stream.tasks[r - 1].name}"
         cells = [_cell(value, unseen=j >= r) for j, value in enumerate(row)]
-        table.add_row(name, *cells)
-    return table
+        table.add_row(Text(name), *cells)
+    return _titled(f"a[r, j]: {result.metric} (%) on task j after task r", table)
 
 
 def _cell(value: float, unseen: bool) -> str:
@@ -81,18 +102,13 @@ def _cell(value: float, unseen: bool) -> str:
     return f"[dim]{value:.1f}[/dim]" if unseen else f"{value:.1f}"
 
 
-def _methods(result: Result) -> Table:
-    table = Table(title="Beside its yardsticks", title_justify="left")
+def _methods(result: Result) -> RenderableType:
+    table = Table()
     for name, justify in (("method", "left"), ("AA", "right"), ("BWT", "right"), ("FWT", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("curve")
     table.add_column("", style="dim")
-    below: list[str] = [name for name in YARDSTICKS if name != "joint"]
-    order = [*below, result.config.method, "joint"]
-    order = [name for name in dict.fromkeys(reversed(order)) if name in result.figures][::-1]
-    for name in order:
-        figures = result.figures[name]
-        style = "bold green" if name == result.config.method else ""
+    for name, figures in _in_order(result).items():
         table.add_row(
             name,
             _spread(figures.aa),
@@ -100,31 +116,79 @@ def _methods(result: Result) -> Table:
             _spread(figures.fwt),
             _sparkline(figures),
             _MEANING.get(name, ""),
-            style=style,
+            style=_style(result, name),
         )
-    return table
+    privacy = result.config.privacy
+    if privacy.mode == "simulated" or not result.config.yardsticks:
+        return _titled("Beside its yardsticks", table)
+    why = (
+        "finetune and joint read rows without noise, so they are not run where privacy is "
+        "enforced: how near this is to pooled training is not known."
+    )
+    return Group(_titled("Beside its yardsticks", table), Text(why, style="dim"))
+
+
+def _more(result: Result) -> RenderableType:
+    """What else the family is measured by, means over seeds."""
+    measures = list(result.main.more)
+    table = Table()
+    table.add_column("method")
+    for measure in measures:
+        table.add_column(_MEASURES.get(measure, measure), justify="right")
+    for name, figures in _in_order(result).items():
+        means = [float(figures.more[measure].mean()) for measure in measures]
+        cells = [_cell(value, unseen=False) for value in means]
+        table.add_row(name, *cells, style=_style(result, name))
+    return _titled("Over all tasks at the end (%)", table)
+
+
+def _in_order(result: Result) -> dict[str, Figures]:
+    """The floors, the method, the ceiling."""
+    below: list[str] = [name for name in YARDSTICKS if name != "joint"]
+    order = dict.fromkeys(reversed([*below, result.config.method, "joint"]))
+    return {name: result.figures[name] for name in reversed(order) if name in result.figures}
+
+
+def _style(result: Result, name: str) -> str:
+    return "bold green" if name == result.config.method else ""
 
 
 def _sparkline(figures: Figures) -> str:
     """The learning curve in characters: one bar per task, full at 100 %."""
     bars = "▁▂▃▄▅▆▇█"
-    levels = np.clip((figures.curve / 100 * 8).astype(int), 0, 7)
-    return "".join(bars[level] for level in levels)
+    levels = np.clip(np.nan_to_num(figures.curve) / 100 * 8, 0, 7).astype(int)
+    known = np.isfinite(figures.curve)
+    return "".join(bars[n] if seen else " " for n, seen in zip(levels, known, strict=True))
 
 
-def _labels(result: Result) -> Table:
-    table = Table(title="By label at the end (%)", title_justify="left")
-    for label in result.stream.labels:
-        table.add_column(label.name, justify="right")
-    table.add_row(*[f"{value:.1f}" for value in result.main.labels.mean(axis=0)])
-    return table
+def _labels(result: Result) -> RenderableType:
+    """A row for all labels, or a row each where they are many; tagging's O has no score."""
+    first = 1 if result.stream.family == "tagging" else 0
+    names = [Text(label.name) for label in result.stream.labels][first:]
+    scores = [_cell(value, unseen=False) for value in result.main.labels.mean(axis=0)][first:]
+    table = Table()
+    if len(names) <= _MOST_COLUMNS and sum(map(len, names)) <= _WIDEST:
+        for name in names:
+            table.add_column(name, justify="right")
+        table.add_row(*scores)
+    else:
+        table.add_column("label")
+        table.add_column("score", justify="right")
+        for name, score in zip(names, scores, strict=True):
+            table.add_row(name, score)
+    return _titled("By label at the end (%)", table)
 
 
-def _cost(result: Result) -> Table:
-    delta = result.config.privacy.delta
-    table = Table(
-        title=f"User-level ε (δ = {delta:g}, from the ledger)", title_justify="left", min_width=46
-    )
+def _titled(title: str, table: Table) -> Group:
+    """A title of its own width: a table's is folded to the table's."""
+    return Group(Text(title, style="table.title"), table)
+
+
+def _cost(result: Result) -> RenderableType:
+    privacy = result.config.privacy
+    shared = privacy.mode == "enforced"
+    of = "all runs on these rows, from their ledger" if shared else "from the ledger"
+    table = Table(min_width=46)
     table.add_column("scope")
     for who in ADVERSARIES:
         table.add_column(who, justify="right")
@@ -134,7 +198,8 @@ def _cost(result: Result) -> Table:
             scope.replace("_", " "),
             *["∞" if costs.get(who) is None else f"{costs[who]:.3g}" for who in ADVERSARIES],
         )
-    return table
+    total = "" if privacy.budget is None else f"; budget {privacy.budget:g}"
+    return _titled(f"User-level ε (δ = {privacy.delta:g}, {of}{total})", table)
 
 
 def _privacy_note(result: Result) -> Text:

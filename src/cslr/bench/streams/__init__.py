@@ -7,25 +7,36 @@ from pathlib import Path
 
 from cslr.bench.streams.ag_news import load_ag_news
 from cslr.bench.streams.amazon import load_amazon
-from cslr.bench.streams.embedded import load_clinic
+from cslr.bench.streams.embedded import load_clinic, load_desk, load_ward
+from cslr.bench.streams.multiwoz import load_multiwoz
+from cslr.bench.streams.ner import load_ner
+from cslr.bench.streams.ontonotes import load_ontonotes
 from cslr.bench.streams.stream import SCENARIOS, Label, Rows, Stream, Task
 from cslr.errors import ConfigError
 
 __all__ = ["SCENARIOS", "STREAMS", "Label", "Rows", "Stream", "Task", "load_stream"]
 
-STREAMS: dict[str, Callable[[Path | None, str], Stream]] = {
+STREAMS: dict[str, Callable[[Path | None, str, str | None], Stream]] = {
     "clinic": load_clinic,
+    "desk": load_desk,
+    "ward": load_ward,
     "ag-news": load_ag_news,
     "amazon": load_amazon,
+    "multiwoz": load_multiwoz,
+    "ner": load_ner,
+    "ontonotes": load_ontonotes,
 }
 
 
-def load_stream(name: str, data: Path | None, rows: str = "subset") -> Stream:
+def load_stream(
+    name: str, data: Path | None, rows: str = "subset", scenario: str | None = None
+) -> Stream:
     """The stream called ``name``, read from the directory ``data`` unless it is embedded.
 
     ``rows``: ``"subset"`` is what figures are reported on, ``"all"`` is everything, and
-    ``"held-out"`` is train rows outside the subset, on which settings may be chosen.
+    ``"held-out"`` is train rows outside the subset, on which settings may be chosen. What the
+    labels are may follow from the scenario; None is the stream's headline one.
     """
     if name not in STREAMS:
         raise ConfigError(f"no stream {name!r}; known streams: {', '.join(STREAMS)}")
-    return STREAMS[name](data, rows)
+    return STREAMS[name](data, rows, scenario)

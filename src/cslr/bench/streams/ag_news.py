@@ -42,7 +42,12 @@ _PREFIX = b"cslr/ag-news/1"
 _REPORTED = Sizes(3_000, 1_000, held_out_train=3_000, held_out_test=1_000)
 
 
-def load_ag_news(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
+def load_ag_news(
+    data: Path | None,
+    rows: str = "subset",
+    scenario: str | None = None,
+    sizes: Sizes = _REPORTED,
+) -> Stream:
     """Split-AG-News from the data directory ``data``: 4 tasks of one label, scenario class."""
     directory = data_directory(data, "ag-news", "ag_news")
     labels = labels_from_toml(

@@ -6,7 +6,9 @@ Read from a data directory:
                                                     a line; 0 is negative, split is not looked at
     anchors/wikipedia_sentences.txt.gz              public sentences in hash order, one a line
 
-A task is a domain; other domains than the five are passed over. Rows are chosen domain by domain
+A task is a domain; other domains than the five are passed over. In the scenario domain the tasks
+share two labels, negative and positive. In class and task every task has two labels of its own,
+such as "books, negative": ten in all. The rows are the same ones: they are chosen domain by domain
 and label by label in the order of SHA-256("cslr/amazon/1" NUL text), which knows nothing of seeds,
 files' order or results. Of a domain's two labels equally many are taken, so that the rarer one
 decides where rows run short:
@@ -21,8 +23,8 @@ Settings are chosen on ``held-out``; it never opens the test file.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 from cslr.bench.streams.files import (
@@ -30,12 +32,13 @@ from cslr.bench.streams.files import (
     Sizes,
     as_rows,
     data_directory,
+    declared_labels,
     gzip_lines,
     in_hash_order,
     parts,
     public_sentences,
 )
-from cslr.bench.streams.stream import Label, Stream, Task, labels_from_toml
+from cslr.bench.streams.stream import Label, Stream, Task
 from cslr.errors import DataError
 
 __all__ = ["DOMAINS", "load_amazon"]
@@ -46,26 +49,42 @@ _PREFIX = b"cslr/amazon/1"
 _REPORTED = Sizes(500, 150, held_out_train=200, held_out_test=75)
 
 
-def load_amazon(data: Path | None, rows: str = "subset", sizes: Sizes = _REPORTED) -> Stream:
-    """Split-Amazon from the data directory ``data``: 5 tasks that share two labels."""
+def load_amazon(
+    data: Path | None,
+    rows: str = "subset",
+    scenario: str | None = None,
+    sizes: Sizes = _REPORTED,
+) -> Stream:
+    """Split-Amazon from the data directory ``data``: 5 tasks that share two labels.
+
+    In the scenarios class and task each of them has two labels of its own instead.
+    """
     directory = data_directory(data, "amazon", "amazon")
-    labels = labels_from_toml(
-        files("cslr.bench.streams").joinpath("amazon.toml").read_text(encoding="utf-8"),
-        "amazon.toml",
-    )
-    read, choose = partial(_read, labels), partial(_chosen, labels)
+    sentiments = declared_labels("amazon.toml")
+    read, choose = partial(_read, sentiments), partial(_chosen, sentiments)
     train, test = parts(directory / "amazon", rows, sizes, read, choose)
+    own = scenario in ("class", "task")
+    if own:
+        train, test = _by_domain(train), _by_domain(test)
     return Stream(
         name="amazon",
-        labels=labels,
-        tasks=tuple(Task(domain, tuple(range(len(labels)))) for domain in DOMAINS),
+        labels=declared_labels("amazon_class.toml") if own else sentiments,
+        tasks=tuple(
+            Task(domain, (2 * task, 2 * task + 1) if own else (0, 1))
+            for task, domain in enumerate(DOMAINS)
+        ),
         train=as_rows(train),
         test=as_rows(test),
         public=public_sentences(directory, sizes.public),
-        scenarios=("domain",),
+        scenarios=("domain", "class", "task"),
         clients=50,
         alpha=0.3,
     )
+
+
+def _by_domain(rows: list[Row]) -> list[Row]:
+    """With the label a sentiment has in its domain."""
+    return [replace(row, label=2 * row.task + row.label) for row in rows]
 
 
 def _chosen(

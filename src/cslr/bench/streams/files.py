@@ -1,8 +1,9 @@
 """Reading a data directory: what streams that are not embedded have in common.
 
-Which rows a run sees is decided by the hash of their texts under a prefix of the stream, so it
-depends on neither seeds nor results: ``subset`` is what is reported, ``held-out`` is made of train
-rows outside it for choosing settings and never opens the test file, ``all`` is everything.
+Which rows a run sees is decided by the hash of their texts, dialogues or documents under a prefix
+of the stream, so it depends on neither seeds nor results: ``subset`` is what is reported,
+``held-out`` is made of train rows outside it for choosing settings and never opens the test file,
+``all`` is everything.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
-from cslr.bench.streams.stream import Rows
+from cslr.bench.streams.stream import Label, Rows, labels_from_toml
 from cslr.errors import ConfigError, DataError
 
 __all__ = [
@@ -25,10 +28,15 @@ __all__ = [
     "Sizes",
     "as_rows",
     "data_directory",
+    "declared_labels",
     "gzip_lines",
+    "hash_of",
     "in_hash_order",
+    "leaving_some",
     "parts",
     "public_sentences",
+    "text_lines",
+    "unknown_rows",
 ]
 
 _PUBLIC = "anchors/wikipedia_sentences.txt.gz"
@@ -36,16 +44,21 @@ _PUBLIC = "anchors/wikipedia_sentences.txt.gz"
 
 @dataclass(frozen=True)
 class Row:
-    """One text with its label and its task."""
+    """One text with its label, its task, and where it has them other labels and a person.
+
+    For tagging ``label`` is the first word's tag and ``others`` are those of the other words.
+    """
 
     text: str
     label: int
     task: int
+    others: tuple[int, ...] = ()
+    person: str = ""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many rows of a kind are taken, and how many public sentences."""
+    """How many rows (or dialogues) of a kind are taken, and how many public sentences."""
 
     train: int
     test: int
@@ -77,31 +90,62 @@ def parts(
             choose(unused, sizes.train, middle, train),
             choose(unused, middle, middle + sizes.held_out_test, train),
         )
-    raise ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+    raise unknown_rows(rows)
+
+
+def unknown_rows(rows: str) -> ConfigError:
+    """What is said about a choice of rows that no stream has."""
+    return ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+
+
+def hash_of(prefix: bytes, text: str) -> bytes:
+    """SHA-256(prefix NUL text): what rows, dialogues and documents are ordered by."""
+    return hashlib.sha256(prefix + b"\0" + text.encode()).digest()
 
 
 def in_hash_order(rows: list[Row], prefix: bytes) -> list[Row]:
     """By SHA-256(prefix NUL text)."""
-    return sorted(rows, key=lambda row: hashlib.sha256(prefix + b"\0" + row.text.encode()).digest())
+    return sorted(rows, key=lambda row: hash_of(prefix, row.text))
+
+
+def leaving_some(count: int, available: int) -> int:
+    """``count``, but at most three fifths of what there is, so that something is left to hold out.
+
+    At least one where there is one.
+    """
+    return min(count, max(1, 3 * available // 5))
 
 
 def as_rows(rows: list[Row]) -> Rows:
     """As a stream has them."""
+    _, people = np.unique([row.person for row in rows], return_inverse=True)
     return Rows(
         tuple(row.text for row in rows),
-        np.array([row.label for row in rows], dtype=np.int64),
+        tuple((row.label, *row.others) for row in rows),
         np.array([row.task for row in rows], dtype=np.int64),
+        people if any(row.person for row in rows) else None,
     )
 
 
-def data_directory(data: Path | None, stream: str, folder: str) -> Path:
+def data_directory(
+    data: Path | None,
+    stream: str,
+    folder: str,
+    names: tuple[str, ...] = ("train.jsonl.gz", "test.jsonl.gz"),
+) -> Path:
     """``data`` if it is a directory; else told what ``stream`` looks for in one."""
-    wanted = f"{folder}/train.jsonl.gz, {folder}/test.jsonl.gz, {_PUBLIC}"
+    wanted = ", ".join([*(str(Path(folder, name)) for name in names), _PUBLIC])
     if data is None:
         raise DataError(f"stream {stream!r} is not embedded; give --data DIR that holds {wanted}")
     if not data.is_dir():
         raise DataError(f"no data directory {data}; give --data DIR that holds {wanted}")
     return data
+
+
+def declared_labels(name: str) -> tuple[Label, ...]:
+    """The labels of the file ``name`` that comes with the program."""
+    path = files("cslr.bench.streams").joinpath(name)
+    return labels_from_toml(path.read_text(encoding="utf-8"), name)
 
 
 def public_sentences(directory: Path, count: int) -> tuple[str, ...]:
@@ -115,9 +159,20 @@ def public_sentences(directory: Path, count: int) -> tuple[str, ...]:
 
 def gzip_lines(path: Path) -> Iterator[str]:
     """The lines of a gzipped text file; damage is told with the line it was met at."""
+    return _lines(path, lambda: gzip.open(path, "rt", encoding="utf-8", newline="\n"))
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, gzipped if its name ends in .gz; a byte order mark is dropped."""
+    if path.suffix == ".gz":
+        return gzip_lines(path)
+    return _lines(path, lambda: path.open(encoding="utf-8-sig", newline="\n"))
+
+
+def _lines(path: Path, opened: Callable[[], TextIO]) -> Iterator[str]:
     read = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        with opened() as file:
             for line in file:
                 read += 1
                 yield line

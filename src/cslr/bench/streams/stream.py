@@ -1,8 +1,7 @@
 """What a stream is: tasks that arrive one after another, their rows, and a public corpus.
 
-``labels``, ``tasks``, ``public``, ``scenarios``, ``clients`` and ``alpha`` are declared before any
-run and public. ``train`` is the clients' data and private; ``test`` is for evaluation, and what
-is measured on it is not private either.
+Everything but the rows is declared before any run and public. ``train`` is the clients' data and
+private; ``test`` is for evaluation, and what is measured on it is not private either.
 """
 
 from __future__ import annotations
@@ -10,24 +9,27 @@ from __future__ import annotations
 import math
 import tomllib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from cslr.errors import ConfigError, DataError
-from cslr.types import BoolArray, IntArray
+from cslr.protocol.targets import FamilyName
+from cslr.types import IntArray
 
 __all__ = ["SCENARIOS", "Label", "Rows", "Stream", "Task", "labels_from_toml"]
 
-SCENARIOS = ("class", "domain", "task")
+SCENARIOS: Final = ("class", "domain", "task")
 
 
 @dataclass(frozen=True)
 class Label:
-    """A class and the sentence that declares what it means. Public."""
+    """A class, an intent or a type of entity, and what declares its meaning. Public."""
 
     name: str
     description: str
+    examples: tuple[str, ...] = ()
+    """Sentences written for the declaration; for tagging with the entity in [brackets]."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +42,34 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n texts, the label (n,) and the task (n,) of each, as indices. Private if it is train."""
+    """n texts with what is to be said about each. Private if it is train."""
 
     texts: tuple[str, ...]
-    labels: IntArray
-    tasks: IntArray
+    """For tagging: the words of a sentence with one space between them."""
+    answers: tuple[tuple[int, ...], ...]
+    """classification: the label; intents: all labels, the main one first; tagging: a tag a word."""
+    tasks: IntArray  # (n,)
+    people: IntArray | None = None
+    """(n,) rows of the same person (a dialogue, a document) are never parted among clients."""
+    clients: IntArray | None = None
+    """(n,) who holds which row, where that is known and not simulated."""
 
     def __post_init__(self) -> None:
         shape = (len(self.texts),)
-        if self.labels.shape != shape or self.tasks.shape != shape:
-            raise ValueError(
-                f"labels and tasks must be {shape}, one a text: "
-                f"{self.labels.shape} and {self.tasks.shape}"
-            )
+        for name in ("tasks", "people", "clients"):
+            values = getattr(self, name)
+            if values is not None and values.shape != shape:
+                raise ValueError(f"{name} must be {shape}, one a text: {values.shape}")
+        if len(self.answers) != len(self.texts):
+            raise ValueError(f"{len(self.answers)} answers for {len(self.texts)} texts")
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def labels(self) -> IntArray:
+        """(n,) the main label of each text; for tagging the first word's tag."""
+        return np.array([answer[0] for answer in self.answers], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +77,10 @@ class Stream:
     """A sequence of text tasks with train and test rows, checked when it is made.
 
     ``scenarios`` are those in which a figure on this stream means something, the headline first;
-    ``clients`` and ``alpha`` are the partition the stream is reported with.
+    ``clients``, ``partition`` and ``alpha`` say how the stream is reported: rows shared out by
+    Dirichlet shares, every client within one task, or each row with its own client. In tagging the
+    first label is O, the word that names nothing, and label i > 0 has the tags 2i − 1 (its
+    beginning, B-) and 2i (inside, I-).
     """
 
     name: str
@@ -74,13 +91,16 @@ class Stream:
     public: tuple[str, ...]
     scenarios: tuple[str, ...]
     clients: int
-    alpha: float
+    alpha: float = 1.0
+    family: FamilyName = "classification"
+    partition: Literal["dirichlet", "task", "given"] = "dirichlet"
+    cap: int | None = None
+    """The most tasks a client can have rows of, where the partition says so."""
 
     def __post_init__(self) -> None:
         self._check_declarations()
-        allowed = self._allowed()
-        _check_rows(f"{self.name} train", self.train, allowed)
-        _check_rows(f"{self.name} test", self.test, allowed)
+        self._check_rows("train", self.train)
+        self._check_rows("test", self.test)
         _check_texts(f"{self.name} public", self.public)
 
     def scenario(self, wanted: str | None) -> str:
@@ -117,46 +137,60 @@ class Stream:
                 f"{self.clients}, {self.alpha}"
             )
 
-    def _allowed(self) -> BoolArray:
-        """(tasks, labels): whether a row of that task may have that label."""
-        allowed = np.zeros((len(self.tasks), len(self.labels)), dtype=np.bool_)
-        for number, task in enumerate(self.tasks):
-            allowed[number, list(task.labels)] = True
-        return allowed
+    def _check_rows(self, part: str, rows: Rows) -> None:
+        """Every row has a text, a declared task, and answers that belong to its task."""
+        where = f"{self.name} {part}"
+        _check_texts(where, rows.texts)
+        outside = np.flatnonzero((rows.tasks < 0) | (rows.tasks >= len(self.tasks)))
+        if len(outside):
+            row = int(outside[0])
+            raise DataError(
+                f"{where}, row {row}: task {rows.tasks[row]} is not one of the declared "
+                f"0..{len(self.tasks) - 1}"
+            )
+        for row, (text, answer) in enumerate(zip(rows.texts, rows.answers, strict=True)):
+            wrong = self._wrong(text, answer, self.tasks[rows.tasks[row]])
+            if wrong:
+                raise DataError(f"{where}, row {row}: {wrong}")
+
+    def _wrong(self, text: str, answer: tuple[int, ...], task: Task) -> str | None:
+        """What is wrong with a row's answer, if anything."""
+        tagging = self.family == "tagging"
+        size = 2 * len(self.labels) - 1 if tagging else len(self.labels)
+        name = "tag" if tagging else "label"
+        for value in answer:
+            if not 0 <= value < size:
+                return f"{name} {value} is not one of the declared 0..{size - 1}"
+        if tagging:
+            words = len(text.split(" "))
+            return f"{len(answer)} tags for {words} words" if len(answer) != words else None
+        if not answer or (self.family == "classification" and len(answer) > 1):
+            return f"{len(answer)} labels; a row of this family has {_MANY[self.family]}"
+        if answer[0] not in task.labels:
+            return (
+                f"label {answer[0]} does not belong to task {task.name!r}; declare it there or "
+                f"move the row"
+            )
+        return None
+
+
+_MANY: Final = {"classification": "one", "intents": "one or more"}
 
 
 def labels_from_toml(content: str, source: str) -> tuple[Label, ...]:
-    """The labels of a file of ``[[labels]]`` tables with ``name`` and ``description``."""
+    """The labels of a file of ``[[labels]]``: ``name``, ``description``, perhaps ``examples``."""
     try:
         entries: list[dict[str, Any]] = tomllib.loads(content)["labels"]
-        fields = [(entry["name"], entry["description"]) for entry in entries]
+        fields = [
+            (entry["name"], entry["description"], *entry.get("examples", ())) for entry in entries
+        ]
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise DataError(
             f"{source} is not a list of [[labels]] with name and description: {error}"
         ) from error
-    if not all(isinstance(field, str) and field.strip() for pair in fields for field in pair):
+    if not all(isinstance(text, str) and text.strip() for texts in fields for text in texts):
         raise DataError(f"{source}: every label needs a name and a description in words")
-    return tuple(Label(name, description) for name, description in fields)
-
-
-def _check_rows(where: str, rows: Rows, allowed: BoolArray) -> None:
-    """Every row has a text, a declared task, and a label that belongs to its task."""
-    _check_texts(where, rows.texts)
-    tasks, labels = allowed.shape
-    for name, values, size in (("task", rows.tasks, tasks), ("label", rows.labels, labels)):
-        outside = np.flatnonzero((values < 0) | (values >= size))
-        if len(outside):
-            row = int(outside[0])
-            raise DataError(
-                f"{where}, row {row}: {name} {values[row]} is not one of the declared 0..{size - 1}"
-            )
-    foreign = np.flatnonzero(~allowed[rows.tasks, rows.labels])
-    if len(foreign):
-        row = int(foreign[0])
-        raise DataError(
-            f"{where}, row {row}: label {rows.labels[row]} does not belong to "
-            f"task {rows.tasks[row]}; declare it there or move the row"
-        )
+    return tuple(Label(name, description, tuple(texts)) for name, description, *texts in fields)
 
 
 def _check_texts(where: str, texts: tuple[str, ...]) -> None:

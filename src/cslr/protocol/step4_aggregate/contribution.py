@@ -5,6 +5,7 @@ For each mode k the client adds up, over the candidates it matched to k,
     weight   w_k                 how much it has to say, at most 1 over all modes of a label
     offset   w_k (μ_k − p_k)     relative to the public prototype p_k
     second   w_k (M_k − M_pk)    the same for second moments, as a share of the public spread
+    target   w_k (y_k − u_k)     the mean target beyond what is usual for the mode's label
 
 each block times a public scale. The vector of all of them is the unit of clipping.
 """
@@ -34,6 +35,7 @@ class Statistics:
     weight: FloatArray  # (..., K)
     offset: FloatArray  # (..., K, r)
     second: FloatArray  # (..., K, s), s = 1 (shared) or r (diagonal)
+    target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,20 @@ class Layout:
     modes: int  # K
     dimension: int  # r
     seconds: int  # s
+    targets: int  # outputs, or 0
     weight_scale: float
     second_scale: float
+    target_scale: float
 
     @property
     def size(self) -> int:
         """D: coordinates of one contribution."""
-        return self.modes * (1 + self.dimension + self.seconds)
+        return self.modes * self.width
+
+    @property
+    def width(self) -> int:
+        """Coordinates of one mode."""
+        return 1 + self.dimension + self.seconds + self.targets
 
     def pack(self, statistics: Statistics) -> FloatArray:
         """Statistics (b, K, ·) -> vectors (b, D)."""
@@ -58,6 +67,7 @@ class Layout:
                 statistics.weight[..., None] * self.weight_scale,
                 statistics.offset,
                 statistics.second * self.second_scale,
+                statistics.target * self.target_scale,
             ],
             axis=-1,
         )
@@ -65,12 +75,14 @@ class Layout:
 
     def unpack(self, vector: FloatArray) -> Statistics:
         """The inverse of ``pack``."""
-        width = 1 + self.dimension + self.seconds
-        blocks = vector.reshape(*vector.shape[:-1], self.modes, width)
+        blocks = vector.reshape(*vector.shape[:-1], self.modes, self.width)
+        ends = np.cumsum([1, self.dimension, self.seconds])
+        weight, offset, second, target = np.split(blocks, ends, axis=-1)
         return Statistics(
-            blocks[..., 0] / self.weight_scale,
-            blocks[..., 1 : 1 + self.dimension],
-            blocks[..., 1 + self.dimension :] / self.second_scale,
+            weight[..., 0] / self.weight_scale,
+            offset,
+            second / self.second_scale,
+            target / self.target_scale,
         )
 
 
@@ -82,10 +94,12 @@ def mode_statistics(
     spread: FloatArray,
     seconds: int,
     weight_floor: float,
+    targets: FloatArray,
 ) -> Statistics:
     """Statistics (b, J, ·) of one label's candidates (b, L, r) matched to prototypes (J, r).
 
-    counts: (b,) examples of each client, which count fully from FULL_WEIGHT on. A candidate
+    counts: (b,) examples of each client, which count fully from FULL_WEIGHT on. targets: (b, L, o)
+    the candidates' mean targets beyond the usual one, o = 0 where they are not sent. A candidate
     lighter than ``weight_floor`` (π_min) counts half: it is down-weighted, never dropped.
     """
     modes = prototypes.mean.shape[-2]
@@ -100,7 +114,7 @@ def mode_statistics(
     excess = (gathered @ second - total[..., None] * prototype_second) / spread
     if seconds == 1:  # shared: the public shape, and one number for its scale
         excess = excess.mean(axis=-1, keepdims=True)
-    return Statistics(total, offset, excess)
+    return Statistics(total, offset, excess, gathered @ targets)
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:
@@ -109,4 +123,5 @@ def joined(parts: Sequence[Statistics]) -> Statistics:
         np.concatenate([part.weight for part in parts], axis=-1),
         np.concatenate([part.offset for part in parts], axis=-2),
         np.concatenate([part.second for part in parts], axis=-2),
+        np.concatenate([part.target for part in parts], axis=-2),
     )

@@ -1,20 +1,13 @@
 """The reader's half: from noisy sums to the replay generator Q_{1:t}. Post-processing, so free.
 
-A mode's sums say y_k = S_k / W_k ≈ θ_k + noise of known size. Its mean is modelled around the
-public prototype p_k,
-
-    θ_k = p_k + o + e_k,    o ~ N(0, g_o Λ),    e_k ~ N(0, g_e Λ),
-
-with Λ the public spectrum of topics: o is what all classes have in common against the public
-corpus (news against encyclopaedia), e_k what is the class's own. The two scales are the likeliest
-given all releases so far and what is usual, and θ is replaced by its posterior mean: each direction
-is trusted as far as its signal goes beyond its noise. A mode that has not been released yet has
-infinite noise, and so gets p_k + o: what earlier tasks taught about it.
+A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is
+modelled in ``effects``, and θ is replaced by its posterior mean: each direction is trusted as far
+as its signal goes beyond its noise. A mode that has not been released yet has infinite noise, and
+so gets what its label text and earlier tasks say about it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -25,20 +18,20 @@ from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.projection import onto_simplex
 from cslr.protocol.public import Modes, PublicSpace
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
+from cslr.protocol.step4_aggregate.effects import USUAL, Effect, posterior_means
+from cslr.protocol.targets import Family
 from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay"]
+__all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
 
-USUAL_SCALE: Final = 0.3
-"""g_o and g_e as found without noise on the embedded stream and on held-out train rows."""
-SCALE_DECADES: Final = 0.35
-"""Standard deviation of log₁₀ g."""
 WEIGHT_UNSURE: Final = 0.25
 """Relative doubt about the expected sum of weights."""
 SCALE_UNSURE: Final = 0.2
 """Relative doubt that a class spreads as the public corpus does."""
 VARIANCE_FLOOR: Final = 0.05
 """λ_min: the least variance of a direction, relative to the public one."""
+TARGET_UNSURE: Final = 0.15
+"""Doubt that a mode's target is the usual one of its label."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +41,27 @@ class Noise:
     weight: float
     offset: float
     second: float
+    target: float
 
     @classmethod
     def of(cls, sigma: float | None, bound: float, layout: Layout) -> Noise:
         """What multiplier σ on bound S does to the blocks of a layout."""
         scale = 0.0 if sigma is None else sigma * bound
-        return cls(scale / layout.weight_scale, scale, scale / layout.second_scale)
+        return cls(
+            scale / layout.weight_scale,
+            scale,
+            scale / layout.second_scale,
+            scale / layout.target_scale,
+        )
 
 
 @dataclass(frozen=True)
 class TaskRelease:
     """One task's released sums and the public facts needed to read them."""
 
+    task: int
     modes: IntArray  # (K_t,) indices into all declared modes
+    prototypes: FloatArray  # (K_t, r) what clients compared themselves with
     sums: Statistics  # (K_t, ·)
     noise: Noise
     expected_weight: float
@@ -73,8 +74,11 @@ class Replay:
 
     weights: FloatArray  # (K,) on the simplex
     mean: FloatArray  # (K, r)
+    centre: FloatArray  # (K, r) what the mode is told apart around
     relative: FloatArray  # (K, 1) shared or (K, r): variances as a share of the public spread
     labels: IntArray  # (K,)
+    tasks: IntArray  # (K,) −1 for labels that no task has released yet
+    targets: FloatArray  # (K, outputs)
     known: BoolArray  # (K,) whether the mode was released, or stands on its prior alone
     floored: float
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
@@ -84,54 +88,154 @@ class Replay:
         return Gaussians(self.mean, self.relative * np.ones_like(self.mean) * space.spread)
 
 
-def estimate_replay(releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace) -> Replay:
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """All releases side by side, then modes that are not released yet."""
+
+    modes: IntArray  # (K,) indices into all declared modes
+    tasks: IntArray  # (K,)
+    compared: FloatArray  # (K, r) what clients compared themselves with
+    observed: FloatArray  # (K, r) means
+    variance: FloatArray  # (K,) of the noise in them, ∞ if not released
+    weight: FloatArray  # (K,)
+    excess: FloatArray  # (K, s)
+    excess_noise: FloatArray  # (K,)
+    target: FloatArray  # (K, outputs or 0)
+    target_noise: FloatArray  # (K,)
+
+    @property
+    def known(self) -> BoolArray:
+        return np.isfinite(self.variance)
+
+
+def estimate_replay(
+    releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace, family: Family
+) -> Replay:
     """Q_{1:t} from everything released so far (Algorithm 1, lines 9 to 13).
 
     Every task appends its own modes, also where it shares labels with an earlier one. A label that
     no task has released yet stands on its text alone, or is left out if it has none.
     """
-    released = np.concatenate([np.zeros(0, dtype=np.int64), *[r.modes for r in releases]])
-    unseen = np.flatnonzero(~np.isin(modes.labels, modes.labels[released]) & modes.from_texts)
-    chosen = np.concatenate([released, unseen])
-    order = np.argsort(chosen, kind="stable")  # by label, whatever the order of releases
-    place = np.argsort(order)
-    chosen, known = chosen[order], order < len(released)
-    prototypes = modes.prototypes.mean[chosen]
-    observed = np.zeros_like(prototypes)
-    variance = np.full(len(chosen), np.inf)
-    weight = np.zeros(len(chosen))
-    excess = np.zeros((len(chosen), _seconds(releases)))
-    excess_noise = np.full(len(chosen), np.inf)
-    end = 0
-    for release in releases:
-        total = _total_weight(release)
-        end, k = end + len(total), place[end : end + len(total)]
-        weight[k] = total
-        observed[k] = release.sums.offset / total[:, None]
-        variance[k] = np.square(release.noise.offset / total)
-        excess[k] = release.sums.second / total[:, None]
-        excess_noise[k] = np.square(release.noise.second / total)
-    r = prototypes.shape[1]
-    mean = prototypes + _posterior_offsets(observed, variance, space.between[:r])
-    relative = _relative_variances(excess, excess_noise, mean, prototypes, space)
+    released = [release.modes for release in releases]
+    seen = modes.labels[np.concatenate([np.zeros(0, dtype=np.int64), *released])]
+    unseen = np.flatnonzero(~np.isin(modes.labels, seen) & modes.from_texts)
+    sums = _side_by_side(releases, modes, unseen, task=-1)
+    known, mean = sums.known, _means(sums, modes, space)
+    relative = _relative_variances(sums.excess, sums.excess_noise, mean, sums.compared, space)
+    weight = sums.weight.copy()
     weight[~known] = weight[known].mean() if known.any() else 1.0
     return Replay(
         weights=_shares(weight),
         mean=mean,
+        centre=_centres(mean, sums.tasks, modes.labels[sums.modes]),
         relative=np.maximum(relative, VARIANCE_FLOOR),
-        labels=modes.labels[chosen],
+        labels=modes.labels[sums.modes],
+        tasks=sums.tasks,
+        targets=_targets(sums, modes, family),
         known=known,
         floored=float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0,
     )
 
 
+def expected_means(
+    releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace, task: int, coming: IntArray
+) -> FloatArray:
+    """(K, r) where the modes ``coming`` with a task are expected, given earlier releases."""
+    sums = _side_by_side(releases, modes, coming, task)
+    return _means(sums, modes, space)[len(sums.modes) - len(coming) :]
+
+
+def _side_by_side(
+    releases: Sequence[TaskRelease], modes: Modes, unseen: IntArray, task: int
+) -> _Sums:
+    """The releases in their order, then the modes ``unseen`` of ``task``, infinitely noisy."""
+    prototypes = modes.prototypes.mean[unseen]
+    totals = [_total_weight(release) for release in releases]
+    sums = [release.sums for release in releases]
+    seconds, targets = (sums[0].second.shape[1], sums[0].target.shape[1]) if sums else (1, 0)
+    count, unknown = len(unseen), np.full(len(unseen), np.inf)
+    pairs = list(zip(releases, totals, strict=True))
+    return _Sums(
+        modes=np.concatenate([*[r.modes for r in releases], unseen]),
+        tasks=np.repeat([*[r.task for r in releases], task], [*map(len, totals), count]),
+        compared=np.concatenate([*[r.prototypes for r in releases], prototypes]),
+        observed=np.concatenate(
+            [*[r.prototypes + r.sums.offset / w[:, None] for r, w in pairs], prototypes]
+        ),
+        variance=np.concatenate([*[np.square(r.noise.offset / w) for r, w in pairs], unknown]),
+        weight=np.concatenate([*totals, np.zeros(count)]),
+        excess=np.concatenate(
+            [*[r.sums.second / w[:, None] for r, w in pairs], np.zeros((count, seconds))]
+        ),
+        excess_noise=np.concatenate([*[np.square(r.noise.second / w) for r, w in pairs], unknown]),
+        target=np.concatenate(
+            [*[r.sums.target / w[:, None] for r, w in pairs], np.zeros((count, targets))]
+        ),
+        target_noise=np.concatenate([*[np.square(r.noise.target / w) for r, w in pairs], unknown]),
+    )
+
+
+def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
+    """(K, r) posterior means of all modes."""
+    prior = modes.prototypes.mean[sums.modes]
+    effects = _effects(sums.tasks, modes.labels[sums.modes], space.between[: space.dimension])
+    return posterior_means(sums.observed, sums.variance, prior, effects)
+
+
+def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
+    """What could make means differ; only what can be told from the mode's own is included."""
+    effects = [
+        Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),
+        Effect(np.arange(len(tasks)), spectrum, USUAL["own"]),
+    ]
+    if _some_share(labels, tasks):
+        effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
+        effects.append(Effect(tasks, spectrum, USUAL["task"]))
+    return effects
+
+
+def _flattened(spectrum: FloatArray) -> FloatArray:
+    """A spectrum of the same total with its directions less unequal.
+
+    What a label means in every task is not a topic: praise differs from blame in directions in
+    which topics hardly differ.
+    """
+    flat = np.sqrt(spectrum)
+    flattened: FloatArray = flat * (spectrum.sum() / flat.sum())
+    return flattened
+
+
+def _some_share(labels: IntArray, tasks: IntArray) -> bool:
+    """Whether some label occurs in several tasks."""
+    pairs = np.unique(np.stack([labels, tasks]), axis=1)
+    return bool(len(np.unique(pairs[0])) < pairs.shape[1])
+
+
+def _centres(mean: FloatArray, tasks: IntArray, labels: IntArray) -> FloatArray:
+    """(K, r) what each mode is told apart around.
+
+    Where tasks share labels, what all labels of a task have in common says nothing about them, so
+    it is the middle of the task. Elsewhere it is the public centre: every mode against the rest.
+    """
+    centres = np.zeros_like(mean)
+    if _some_share(labels, tasks):
+        for task in np.unique(tasks):
+            centres[tasks == task] = mean[tasks == task].mean(axis=0)
+    return centres
+
+
+def _targets(sums: _Sums, modes: Modes, family: Family) -> FloatArray:
+    """(K, outputs) targets, shrunk towards the usual ones as far as noise goes."""
+    usual = family.usual[modes.labels[sums.modes]]
+    if not sums.target.shape[1]:
+        return usual
+    trust = TARGET_UNSURE**2 / (TARGET_UNSURE**2 + sums.target_noise)
+    return family.projected(usual + trust[:, None] * sums.target)
+
+
 def _shares(weight: FloatArray) -> FloatArray:
     """Line 12: weights onto the simplex; before anything is known there are none to bring there."""
     return onto_simplex(weight / weight.sum()) if len(weight) else weight
-
-
-def _seconds(releases: Sequence[TaskRelease]) -> int:
-    return releases[0].sums.second.shape[-1] if releases else 1
 
 
 def _total_weight(release: TaskRelease) -> FloatArray:
@@ -141,44 +245,6 @@ def _total_weight(release: TaskRelease) -> FloatArray:
     steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
     total: FloatArray = np.maximum(steadied, 0.02 * release.expected_weight)
     return total
-
-
-def _posterior_offsets(y: FloatArray, variance: FloatArray, spectrum: FloatArray) -> FloatArray:
-    """E[o + e_k | y] for offsets y (K, r) seen with noise ``variance`` (K,), ∞ where unseen."""
-    seen = np.isfinite(variance)
-    if not seen.any():
-        return np.zeros_like(y)
-    common, own = _likeliest_scales(y[seen], variance[seen], spectrum)
-    precision = 1.0 / (own * spectrum + variance[seen, None])  # (K_seen, r)
-    offset = common * spectrum * (y[seen] * precision).sum(axis=0)
-    offset = offset / (1.0 + common * spectrum * precision.sum(axis=0))
-    posterior = np.tile(offset, (len(y), 1))
-    posterior[seen] += own * spectrum * precision * (y[seen] - offset)
-    return posterior
-
-
-def _likeliest_scales(
-    y: FloatArray, variance: FloatArray, spectrum: FloatArray
-) -> tuple[float, float]:
-    """(g_o, g_e) of highest posterior density on a grid of eighths of a decade.
-
-    Where noise is heavy the likelihood is flat and would pick a scale by chance; a log-normal
-    prior holds it near what is usual.
-    """
-    grid = USUAL_SCALE * np.geomspace(0.01, 100, 33)
-    usual = -0.5 * np.square(np.log10(grid / USUAL_SCALE) / SCALE_DECADES)
-    best = (-math.inf, USUAL_SCALE, USUAL_SCALE)
-    for own, own_usual in zip(grid, usual, strict=True):
-        spread = own * spectrum + variance[:, None]
-        precision = 1.0 / spread
-        alone = -0.5 * (np.square(y) * precision + np.log(spread)).sum()
-        pooled, total = (y * precision).sum(axis=0), precision.sum(axis=0)
-        for common, common_usual in zip(grid, usual, strict=True):
-            gain = 1.0 + common * spectrum * total
-            shared = common * spectrum * np.square(pooled) / gain - np.log(gain)
-            density = alone + 0.5 * shared.sum() + own_usual + common_usual
-            best = max(best, (float(density), float(common), float(own)))
-    return best[1], best[2]
 
 
 def _relative_variances(

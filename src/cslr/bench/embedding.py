@@ -1,0 +1,196 @@
+"""Texts to vectors through the cache: what is known is looked up, the rest is encoded and kept.
+
+A text becomes one row or several, one below the other; ``starts`` (n + 1,) says where the rows of
+each text begin. Sentences have one row each, tagged sentences one a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Sized
+from dataclasses import dataclass
+
+import numpy as np
+
+from cslr.bench.batches import PIECE, longest_first, progress_bar, slices
+from cslr.bench.cache import EmbeddingCache
+from cslr.errors import EncoderError
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Recipe", "embed_rows", "starts_of", "unit_rows"]
+
+_CHUNK = 4096  # texts between two writes to the cache
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How texts become rows, and under which keys the cache knows those of one text."""
+
+    encoder: str
+    """The encoder's id."""
+    encode: Callable[[list[str]], FloatArray]
+    """The rows of all texts given, one below the other, float32."""
+    keys: Callable[[str], list[str]]
+    """One key a row of a text; never empty."""
+    row: str = "text"
+    """What a row stands for."""
+    dtype: type[np.float32] | type[np.float16] = np.float32
+    """What is kept of a vector. Fresh ones are rounded too, so they equal those read back."""
+
+
+def embed_rows(
+    texts: Sequence[str], recipe: Recipe, cache: EmbeddingCache | None, progress: bool
+) -> tuple[FloatArray, IntArray]:
+    """All rows (total, d) float32 in the order of at least one text, and their starts (n + 1,).
+
+    Equal texts are encoded once. Long jobs are stored as they go, so that an interruption loses
+    at most 4,096 texts' work.
+    """
+    place_of = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    distinct = list(place_of)
+    places = np.array([place_of[text] for text in texts])
+    _, first = np.unique(places, return_index=True)  # where each distinct text stands
+    keys = [recipe.keys(text) for text in distinct]
+    starts = starts_of(keys)
+    whole, known = _look_up(keys, starts, recipe, cache)
+    table = known
+    if not whole.all():
+        missing = np.flatnonzero(~whole)
+        fresh = _encode_missing(
+            [distinct[place] for place in missing],
+            [keys[place] for place in missing],
+            first[missing],
+            recipe,
+            cache,
+            progress,
+        )
+        table = _merge(np.repeat(whole, np.diff(starts)), known, fresh, recipe, cache)
+    if len(distinct) == len(texts):
+        return table, starts
+    rows = _rows_of(starts, places)
+    return np.take(table, rows, axis=0), starts_of([keys[place] for place in places])
+
+
+def starts_of(parts: Sequence[Sized]) -> IntArray:
+    """(n + 1,) where each part begins when all are laid one behind the other, and their end."""
+    return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
+
+
+def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatArray:
+    """(rows, d) float32 of unit norm; refuses what is not finite or has no direction."""
+    norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+    bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+    if len(bad):
+        text = int(_texts_of(starts, bad)[0])
+        raise EncoderError(_gave_unusable(encoder_id, text)) from _UnusableVectorError(text)
+    unit: FloatArray = np.empty(vectors.shape, dtype=np.float32)
+    np.divide(vectors, norms[:, None], out=unit, casting="same_kind")
+    return unit
+
+
+class _UnusableVectorError(Exception):
+    """The place of a text, in an ``encode`` argument, with a vector that cannot be used."""
+
+    def __init__(self, text: int) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def _look_up(
+    keys: list[list[str]], starts: IntArray, recipe: Recipe, cache: EmbeddingCache | None
+) -> tuple[BoolArray, FloatArray]:
+    """Which texts (n,) are known in all their rows, and those rows (hits, d)."""
+    if cache is None:
+        return np.zeros(len(keys), dtype=np.bool_), np.empty((0, 0), dtype=np.float32)
+    found, vectors = cache.lookup(recipe.encoder, [key for part in keys for key in part])
+    whole = np.logical_and.reduceat(found, starts[:-1])
+    wanted = np.repeat(whole, np.diff(starts))
+    return whole, vectors if np.array_equal(found, wanted) else vectors[wanted[found]]
+
+
+def _encode_missing(
+    texts: list[str],
+    keys: list[list[str]],
+    places: IntArray,
+    recipe: Recipe,
+    cache: EmbeddingCache | None,
+    progress: bool,
+) -> FloatArray:
+    """Encode and store texts that stand at ``places`` (n,) of the caller's list."""
+    starts = starts_of(keys)
+    vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
+    with progress_bar(len(texts), progress) as bar:
+        for chunk in slices(longest_first(texts), _CHUNK):
+            for piece in slices(chunk, PIECE):
+                own = starts_of([keys[place] for place in piece])
+                fresh = _encode_piece([texts[place] for place in piece], own, places[piece], recipe)
+                if not vectors.shape[1]:
+                    vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
+                vectors[_rows_of(starts, np.array(piece))] = fresh
+                bar.advance(len(piece))
+            if cache is not None:
+                done = vectors[_rows_of(starts, np.array(chunk))]
+                cache.store(recipe.encoder, [key for place in chunk for key in keys[place]], done)
+    return vectors
+
+
+def _encode_piece(
+    texts: list[str], starts: IntArray, places: IntArray, recipe: Recipe
+) -> FloatArray:
+    """One piece, checked; a failure is told by the text's place in the caller's list."""
+    try:
+        vectors = recipe.encode(texts)
+    except EncoderError as error:
+        if isinstance(error.__cause__, _UnusableVectorError):
+            place = int(places[error.__cause__.text])
+            raise EncoderError(_gave_unusable(recipe.encoder, place)) from error
+        raise
+    if vectors.ndim != 2 or len(vectors) != starts[-1]:
+        raise EncoderError(
+            f"encoder {recipe.encoder} gave an array of shape {vectors.shape} for {starts[-1]} "
+            f"{recipe.row}s; its encode must return one row a {recipe.row}"
+        )
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        place = int(places[_texts_of(starts, bad)].min())
+        raise EncoderError(_gave_unusable(recipe.encoder, place))
+    return vectors
+
+
+def _gave_unusable(encoder_id: str, text: int) -> str:
+    return (
+        f"encoder {encoder_id} gave a vector that is not finite or all zero for text {text} "
+        f"(counted from 0); look at that text, or choose another encoder with --encoder"
+    )
+
+
+def _merge(
+    found: BoolArray,
+    known: FloatArray,
+    fresh: FloatArray,
+    recipe: Recipe,
+    cache: EmbeddingCache | None,
+) -> FloatArray:
+    """Cached and fresh rows in one table (rows, d), in the order ``found`` (rows,) is in."""
+    if cache is not None and found.any() and known.shape[1] != fresh.shape[1]:
+        raise EncoderError(
+            f"encoder {recipe.encoder} gives {fresh.shape[1]} dimensions, its cached vectors have "
+            f"{known.shape[1]}; delete {cache.folder(recipe.encoder)} and run again"
+        )
+    table = np.empty((len(found), fresh.shape[1]), dtype=np.float32)
+    table[~found] = fresh
+    if found.any():
+        table[found] = known
+    return table
+
+
+def _rows_of(starts: IntArray, places: IntArray) -> IntArray:
+    """The rows of the texts at ``places``, one text's after the other's."""
+    counts = np.diff(starts)[places]
+    ends = np.cumsum(counts)
+    rows: IntArray = np.arange(ends[-1]) + np.repeat(starts[places] - (ends - counts), counts)
+    return rows
+
+
+def _texts_of(starts: IntArray, rows: IntArray) -> IntArray:
+    """Which text each of the rows belongs to."""
+    return np.searchsorted(starts, rows, side="right").astype(np.int64) - 1

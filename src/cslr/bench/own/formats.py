@@ -1,0 +1,50 @@
+"""What kind of file holds the rows: told by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from cslr.errors import DataError
+
+__all__ = ["Format", "counted", "format_of", "is_gzip", "place", "stem_of"]
+
+Format = Literal["csv", "jsonl", "parquet", "conll"]
+
+_GZIP: Final = ".gz"
+
+
+def format_of(path: Path) -> Format:
+    """By the last ending but ``.gz``; Parquet compresses by itself and is never gzipped."""
+    ending = _plain(path).suffix.removeprefix(".").lower()
+    for known in get_args(Format):
+        if ending == known and not (known == "parquet" and is_gzip(path)):
+            return known  # type: ignore[no-any-return]
+    raise DataError(
+        f"{path}: rows are read from files that end in .csv, .jsonl, .conll (each also with .gz) "
+        f"or .parquet"
+    )
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether the name says so."""
+    return path.suffix.lower() == _GZIP
+
+
+def stem_of(path: Path) -> str:
+    """The name without its ending: reviews.csv.gz -> reviews."""
+    return _plain(path).stem
+
+
+def place(path: Path, number: int) -> str:
+    """Where a row stands, for messages."""
+    return f"{path}, {counted(path)} {number}"
+
+
+def counted(path: Path) -> str:
+    """What is counted in a file: Parquet has no lines, so its rows are."""
+    return "row" if path.suffix.lower() == ".parquet" else "line"
+
+
+def _plain(path: Path) -> Path:
+    return path.with_suffix("") if is_gzip(path) else path

@@ -1,0 +1,54 @@
+"""Example sentences with their names marked: ``[Marie Holt|PER] lives in [Lisbon|LOC] .``
+
+A declaration of entity types is made of such sentences. Every name of any type must be marked, for
+a word outside brackets is an example of O.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cslr.errors import DataError
+
+__all__ = ["tagged_example"]
+
+_PIECE = re.compile(r"\[(?P<name>[^\[\]|]*)\|(?P<type>[^\[\]|]*)\]|(?P<word>[^\[\]|\s]+)")
+
+
+def tagged_example(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a marked sentence and their BIO tags, equally many.
+
+    >>> tagged_example("[Marie Holt|PER] lives in [Lisbon|LOC] .")[1]
+    ('B-PER', 'I-PER', 'O', 'O', 'B-LOC', 'O')
+    """
+    words: list[str] = []
+    tags: list[str] = []
+    place = 0
+    while place < len(text):
+        piece = _PIECE.match(text, place)
+        if piece is None:
+            raise _wrong(text, f"cannot be read at {text[place : place + 20]!r}")
+        if piece["word"]:
+            words.append(piece["word"])
+            tags.append("O")
+        else:
+            name, kind = piece["name"].split(" "), piece["type"]
+            if not all(name) or not kind or re.search(r"\s", kind + "".join(name)):
+                raise _wrong(text, f"{piece[0]!r} needs words and one type")
+            words += name
+            tags += [f"B-{kind}", *[f"I-{kind}"] * (len(name) - 1)]
+        place = piece.end()
+        if place < len(text):
+            if not re.match(r" \S", text[place:]):
+                raise _wrong(text, f"one space must follow {piece[0]!r}")
+            place += 1
+    if not words:
+        raise _wrong(text, "it has no words")
+    return tuple(words), tuple(tags)
+
+
+def _wrong(text: str, what: str) -> DataError:
+    return DataError(
+        f"the example {text!r}: {what}; write words with one space between them and names as "
+        f"[words|TYPE]"
+    )

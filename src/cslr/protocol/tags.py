@@ -1,0 +1,76 @@
+"""BIO tags: their names, and the best sequence that is one.
+
+With labels O, 1, 2, ... the tags are O, B-1, I-1, B-2, I-2, ...: tag 2i − 1 begins an entity of
+label i, tag 2i goes on with it. A sequence is valid if I-i stands only after B-i or I-i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["decode", "tag_names", "transitions"]
+
+SPLIT: Final = -4.0
+"""Log odds that a new entity begins right after another of its type: rare in running text."""
+
+
+def tag_names(labels: Sequence[str]) -> list[str]:
+    """The tags' names; ``labels`` begins with O."""
+    return ["O", *[f"{edge}-{label}" for label in labels[1:] for edge in ("B", "I")]]
+
+
+def transitions(tags: int) -> FloatArray:
+    """(1 + tags, tags) log weight of a tag after another; row 0 is the start of a sentence.
+
+    −inf for an I- after the start, after O or after another type.
+    """
+    label = (np.arange(tags) + 1) // 2
+    begins = np.arange(tags) % 2 == 1
+    inside = (np.arange(tags) % 2 == 0) & (label > 0)
+    after = np.concatenate([[0], label])[:, None]  # the start counts as O
+    weight = np.zeros((1 + tags, tags))
+    weight[begins & (after == label)] = SPLIT
+    weight[inside & (after != label)] = -np.inf
+    return weight
+
+
+def decode(scores: FloatArray, starts: IntArray) -> IntArray:
+    """The best valid tag sequence of each sentence, by Viterbi.
+
+    scores: (m, tags) for the words of n sentences, sentence i at starts[i] .. starts[i + 1];
+    −inf where a tag is not possible. Returns (m,) tags.
+    """
+    lengths = np.diff(starts)
+    longest, n, tags = int(lengths.max(initial=0)), len(lengths), scores.shape[1]
+    allowed = transitions(tags)
+    padded, real = _padded(scores, starts, longest)
+    if not longest:
+        return np.zeros(0, dtype=np.int64)
+    best = allowed[0] + padded[:, 0]
+    back = np.zeros((n, longest, tags), dtype=np.int64)
+    for place in range(1, longest):
+        paths = best[:, :, None] + allowed[1:]  # (n, from, to)
+        back[:, place] = paths.argmax(axis=1)
+        reached = paths.max(axis=1) + padded[:, place]
+        best = np.where(real[:, place, None], reached, best)
+    chosen = np.zeros((n, longest), dtype=np.int64)
+    current = best.argmax(axis=1)
+    for place in range(longest - 1, -1, -1):
+        chosen[:, place] = current
+        before = back[np.arange(n), place, current]
+        current = np.where(real[:, place], before, current)
+    decoded: IntArray = chosen[real]
+    return decoded
+
+
+def _padded(scores: FloatArray, starts: IntArray, longest: int) -> tuple[FloatArray, BoolArray]:
+    """Words (m, tags) as (n, longest, tags), and which of them are real."""
+    real = np.arange(longest) < np.diff(starts)[:, None]
+    padded = np.zeros((*real.shape, scores.shape[1]))
+    padded[real] = scores
+    return padded, real
