@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
+import ast
+import inspect
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
-from typer.testing import CliRunner
+from typer.main import get_command
 
 import cslr
+from cslr.bench.streams import SCENARIOS, STREAMS, load_stream
+from cslr.bench.streams.files import Sizes
 from cslr.cli import app
 from cslr.privacy.accounting import gaussian_epsilon
+from cslr.protocol.step4_aggregate.effects import USUAL
+from cslr.protocol.step5_rehearse import OVERLAP
+from cslr.protocol.targets import Family
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+PAGES += sorted((ROOT / "examples").rglob("*.md"))
+EMBEDDED = ("clinic", "desk", "ward")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
@@ -37,16 +49,137 @@ def test_python_in_the_readme_runs(capsys):
     assert epsilon == pytest.approx(4.0, rel=1e-6)
 
 
-def test_commands_in_the_readme_exist():
-    """Every flag of every `cslr …` line is one the program knows."""
-    lines = re.findall(r"^(?:`)?(cslr [^`\n#]+)", README, re.MULTILINE)
-    assert len(lines) >= 5
-    for line in lines:
-        verb, *arguments = shlex.split(line)[1:]
-        page = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"})
-        assert page.exit_code == 0
-        for flag in (word for word in arguments if word.startswith("--")):
-            assert flag in page.output, f"{line}: {flag}"
+def _command(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The verb that words after ``cslr`` name, and the words after it."""
+    command = get_command(app)
+    while isinstance(command, click.Group):
+        assert words, f"{command.name} needs a verb"
+        assert words[0] in command.commands, f"no verb {words[0]}"
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+def _flags(command: click.Command) -> set[str]:
+    """Every flag of a command, and of those below it."""
+    flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return flags.union(*map(_flags, below))
+
+
+def _command_lines(page: str) -> list[str]:
+    """``cslr …`` as a line of a block or as a span of code."""
+    return re.findall(r"(?:^|`)(cslr [a-z][^`\n]*)", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_in_the_documents_exist(path):
+    """Every verb is one, and every flag beside it is one of the verb's own."""
+    for line in _command_lines(path.read_text(encoding="utf-8")):
+        command, words = _command(shlex.split(line, comments=True)[1:])
+        for flag in (word for word in words if word.startswith("--")):
+            assert flag in _flags(command), f"{line}: {flag}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_options_in_the_documents_exist(path):
+    """Also where an option stands alone in a sentence."""
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text(encoding="utf-8")))
+    assert named <= _flags(get_command(app)), named - _flags(get_command(app))
+
+
+def test_the_documents_name_every_verb():
+    """So that the two tests above cannot pass on pages that name none."""
+    lines = [line for path in PAGES for line in _command_lines(path.read_text(encoding="utf-8"))]
+    named = {_command(shlex.split(line, comments=True)[1:])[0].name for line in lines}
+    assert named == {"run", "predict", "plan", "ledger", "init", "check", "fetch"}
+
+
+def _declared(name: str) -> dict[str, Any]:
+    """What a loader declares in words of its own, whether or not its data are here."""
+    tree = ast.parse(inspect.getsource(STREAMS[name]))
+    (call,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Stream"
+    )
+    return {
+        str(keyword.arg): ast.literal_eval(keyword.value)
+        for keyword in call.keywords
+        if keyword.arg in ("name", "scenarios", "clients", "alpha", "family", "partition", "cap")
+    }
+
+
+def _rows_of_streams(page: str) -> dict[str, list[str]]:
+    """The rows of the table of streams: the cells after the name, by name."""
+    (table,) = re.findall(r"^\| stream \|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)`[^|]*\|(.+)\|$", table, re.MULTILINE)
+    assert len(dict(rows)) == len(rows)
+    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_what_a_loader_declares_is_what_its_stream_has(name):
+    stream = load_stream(name, None)
+    for field, value in _declared(name).items():
+        assert getattr(stream, field) == value
+
+
+def test_the_tables_of_streams_name_every_stream_in_order():
+    for page in ("README.md", "docs/streams.md", "docs/metrics.md"):
+        rows = _rows_of_streams((ROOT / page).read_text(encoding="utf-8"))
+        assert list(rows) == list(STREAMS), page
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_tables_say_which_scenarios_a_stream_has(name):
+    """A scenario is offered or refused, and the one in front is the headline."""
+    declared = _declared(name)["scenarios"]
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    offered, refused = _rows_of_streams(page)[name]
+    assert tuple(offered.split(", ")) == declared
+    assert refused == ", ".join(other for other in SCENARIOS if other not in declared)
+    assert _rows_of_streams(README)[name][-1] == offered
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_the_table_says_who_holds_a_stream(name):
+    declared = _declared(name)
+    page = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")
+    family, _, _, clients, partition = _rows_of_streams(page)[name]
+    assert family == declared.get("family", "classification") == _rows_of_streams(README)[name][0]
+    assert int(clients) == declared["clients"]
+    within = declared.get("partition") == "task"
+    assert declared.get("cap") == (1 if within else None)
+    assert partition == ("one task each" if within else f"Dirichlet {declared['alpha']:g}")
+    assert f"\n## {name}\n" in page
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_the_table_counts_tasks_and_labels_of_embedded_streams(name):
+    page = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")
+    _, tasks, labels, _, _ = _rows_of_streams(page)[name]
+    stream = load_stream(name, None)
+    assert int(tasks) == len(stream.tasks)
+    types = f"O and {len(stream.labels) - 1} types"
+    assert labels == (types if stream.family == "tagging" else str(len(stream.labels)))
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMS if name not in EMBEDDED])
+def test_the_sections_of_streams_state_the_sizes_of_their_parts(name):
+    page = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    rows = {
+        part: re.findall(rf"^\| {part} \|(.*)\|(.*)\|$", section, re.MULTILINE)[0]
+        for part in ("subset", "held-out", "all")
+    }
+    sizes = inspect.signature(STREAMS[name]).parameters["sizes"].default
+    assert isinstance(sizes, Sizes)
+    for part, train, test in (
+        ("subset", sizes.train, sizes.test),
+        ("held-out", sizes.held_out_train, sizes.held_out_test),
+    ):
+        for cell, size in zip(rows[part], (train, test), strict=True):
+            assert re.search(rf"\b{size:,}\b", cell), f"{part}: {cell}"
 
 
 def test_the_two_commands_are_targets_of_the_makefile():
@@ -66,17 +199,42 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "contribution": "cslr.protocol.step4_aggregate.contribution",
         "estimate": "cslr.protocol.step4_aggregate.estimate",
         "effects": "cslr.protocol.step4_aggregate.effects",
+        "public": "cslr.protocol.public",
+        "round": "cslr.protocol.round",
         "targets": "cslr.protocol.targets",
         "tags": "cslr.protocol.tags",
         "grid": "cslr.privacy.grid",
         "mechanism": "cslr.privacy.mechanism",
-        "secure_sum": "cslr.privacy.secure_sum",
+        "PublicSpace": "cslr.protocol.public:PublicSpace",
+        "SimulatedCohort": "cslr.engines.simulation:SimulatedCohort",
     }
     named = re.findall(r"`(\w+)\.(\w+)`", page)
-    found = [(home, name) for home, name in named if home in homes]
-    assert len(found) >= 8
-    for home, name in found:
-        assert hasattr(importlib.import_module(homes[home]), name), f"{home}.{name}"
+    assert len(named) >= 15
+    for home, name in named:
+        assert hasattr(pkgutil.resolve_name(homes[home]), name), f"{home}.{name}"
+
+
+def test_the_map_of_the_algorithm_states_the_families_and_usual_scales():
+    page = (ROOT / "docs" / "algorithm.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (classification|intents|tagging) \|(.*)\|$", page, re.MULTILINE)
+    assert len(rows) == 3
+    for name, cells in rows:
+        _, _, _, bound, sent, read = (cell.strip() for cell in cells.split("|"))
+        family = Family(name, 3)
+        assert float(bound) == family.bound
+        assert (sent == "nothing") == (family.sent == 0)
+        assert read == ("sigmoids" if family.sigmoid else "softmax")
+    scales = re.findall(r"^\| (o|o_t|c_k|e_m) \|.*\| ([\d.]+) \|$", page, re.MULTILINE)
+    usual = {part: float(scale) for part, scale in scales}
+    parts = {"all": "o", "task": "o_t", "label": "c_k", "own": "e_m"}
+    assert usual == {parts[name]: scale for name, scale in USUAL.items()}
+    assert f"`OVERLAP` = {OVERLAP:g} " in page
+
+
+def test_links_between_documents_lead_somewhere():
+    for path in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
 def test_public_names_are_exactly_these_and_all_load():
@@ -87,20 +245,50 @@ def test_public_names_are_exactly_these_and_all_load():
         _ = cslr.nonsense
 
 
-def test_results_in_the_readme_were_written_by_the_command():
+def measured(title: str) -> tuple[dict[tuple[int, str, str], float], dict[str, float]]:
+    """The scores of one stream in the README, and its yardsticks with the prior alone."""
     block = README.split("<!-- results:begin")[1].split("<!-- results:end -->")[0]
-    assert block.count("\n| 20 |") == 8
-    assert "zero-shot" in block
+    part = block.split(f"**{title}")[1].split("\n**")[0]
+    rows = re.findall(r"\| (\d+)(?: \(seed 13\))? \| ([\d.∞]+) \| (\w+) \| \*\*([\d.]+)\*\*", part)
+    beside = re.findall(r"(majority|zero-shot|finetune|joint|ε = 0\)) (\d+\.\d)", part)
+    return (
+        {(int(n), epsilon, prior): float(score) for n, epsilon, prior, score in rows},
+        {name.replace("ε = 0)", "alone"): float(score) for name, score in beside},
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "clients", "many"),
+    [
+        ("Split-AG-News", 20, 100),
+        ("Split-Amazon", 50, 250),
+        ("MultiWOZ-Intent", 40, 200),
+        ("NER-Domain", 30, 3000),
+    ],
+)
+def test_every_stream_has_its_results_and_yardsticks(title, clients, many):
+    scores, beside = measured(title)
+    assert {(clients, epsilon, "labels") for epsilon in ("1.00", "4.00", "8.00")} <= set(scores)
+    assert (many, "4.00", "labels") in scores
+    assert set(beside) == {"majority", "zero-shot", "finetune", "joint", "alone"}
 
 
 def test_how_to_read_the_results_agrees_with_the_results():
-    """The prose under the table is typed, so it must go on being true of what is measured."""
-    rows = re.findall(r"\| (\d+) \| ([\d.∞]+) \| (\w+) \| \*\*([\d.]+)\*\*", README)
-    accuracy = {(int(n), epsilon, prior): float(aa) for n, epsilon, prior, aa in rows}
-    alone = float(re.findall(r"the label prior alone \(public, ε = 0\) (\d+\.\d)", README)[0])
-    assert accuracy[20, "1.00", "labels"] <= alone + 0.3  # "add nothing to it"
-    assert accuracy[20, "4.00", "labels"] > alone + 0.5  # "begin to pay"
-    assert accuracy[100, "4.00", "labels"] > alone + 2.0  # "do so clearly"
+    """The prose under the tables is typed, so it must go on being true of what is measured."""
+    news, beside = measured("Split-AG-News")
+    assert abs(news[20, "4.00", "labels"] - beside["alone"]) < 1.0  # "little or nothing"
+    assert news[20, "8.00", "labels"] > beside["alone"] + 1.0  # "they pay at ε = 8"
+    assert news[100, "4.00", "labels"] > beside["alone"] + 2.0  # "with 100 clients"
+    for title, clients in (("Split-Amazon", 50), ("MultiWOZ-Intent", 40)):
+        scores, beside = measured(title)
+        way = beside["joint"] - beside["zero-shot"]
+        assert scores[clients, "∞", "labels"] - beside["zero-shot"] > 0.5 * way
+        assert scores[clients, "4.00", "labels"] - beside["zero-shot"] < 0.2 * way
+    names, beside = measured("NER-Domain")
+    for epsilon in ("1.00", "4.00", "8.00"):
+        assert abs(names[30, epsilon, "labels"] - beside["zero-shot"]) < 2.0
+    for cell in ((300, "∞", "labels"), (3000, "4.00", "labels")):  # "more clients alone"
+        assert names[cell] < beside["joint"] - 20.0
 
 
 def test_the_translation_to_replace_one_is_what_the_accountant_says():

@@ -311,7 +311,7 @@ def plan_command(
     ] = "roster",
     dimension: Annotated[
         int, typer.Option(min=1, help="r: released directions.")
-    ] = ReplayConfig().dimension,
+    ] = ReplayConfig().directions,
     modes: Annotated[int, typer.Option(min=1, help="Modes released per task.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:

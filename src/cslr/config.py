@@ -101,8 +101,8 @@ class ReplayConfig(_Section):
     """How a replay is described, matched and estimated. None of it changes ε."""
 
     prior: Literal["labels", "none"] = "labels"
-    dimension: int = Field(384, ge=1)
-    """r: public directions a contribution is described in."""
+    dimension: int | None = Field(None, ge=1)
+    """r: public directions a contribution is described in; None: 384, or 128 without a prior."""
     anchors: int = Field(100, ge=2)
     """m: public sentences at which signatures are taken."""
     sub_modes: int = Field(1, ge=1)
@@ -114,6 +114,11 @@ class ReplayConfig(_Section):
     )
     second_moments: Literal["shared", "diagonal"] = "shared"
     coordinates: Literal["projection"] = "projection"
+
+    @property
+    def directions(self) -> int:
+        """r. Without a prior the data alone must outweigh the noise of every direction."""
+        return self.dimension or (384 if self.prior == "labels" else 128)
 
 
 class HeadConfig(_Section):

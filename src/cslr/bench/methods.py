@@ -29,7 +29,7 @@ def agree(setting: Setting) -> Agreement:
     """Everything public, fixed before the first release; written into the ledger's plan."""
     replay, seeds = setting.replay, setting.seeds
     space = build_space(
-        setting.public, setting.encoder, replay.dimension, replay.anchors, seeds.at("anchors")
+        setting.public, setting.encoder, replay.directions, replay.anchors, seeds.at("anchors")
     )
     modes = declare_modes(
         space,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -126,8 +127,16 @@ def _sentences(tags: np.ndarray, ends: IntArray) -> list[list[str]]:
     return [part.tolist() for part in np.split(tags, ends[1:-1])]
 
 
-def entity_f1(truth: list[list[str]], guess: list[list[str]]) -> dict[str, float]:
+def entity_f1(truth: Sequence[Sequence[str]], guess: Sequence[Sequence[str]]) -> dict[str, float]:
     """Strict F1 of entities: ``micro`` over all, ``macro`` over types, and each type's."""
+    return _entity_f1(tuple(map(tuple, truth)), tuple(map(tuple, guess)))
+
+
+@lru_cache(maxsize=256)
+def _entity_f1(
+    truth: tuple[tuple[str, ...], ...], guess: tuple[tuple[str, ...], ...]
+) -> dict[str, float]:
+    """Seconds a call, and methods that do not learn are asked the same after every task."""
     import warnings
 
     from seqeval.metrics import classification_report
@@ -136,7 +145,12 @@ def entity_f1(truth: list[list[str]], guess: list[list[str]]) -> dict[str, float
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seqeval warns where a type is never predicted: F1 is 0
         report = classification_report(
-            truth, guess, mode="strict", scheme=IOB2, output_dict=True, zero_division=0
+            [list(tags) for tags in truth],
+            [list(tags) for tags in guess],
+            mode="strict",
+            scheme=IOB2,
+            output_dict=True,
+            zero_division=0,
         )
     named = {"micro avg": "micro", "macro avg": "macro"}
     return {

@@ -74,7 +74,7 @@ def _starts(
 def steadied(lists: Mixture, counts: IntArray, spectrum: FloatArray, pseudo: float) -> Gaussians:
     """The candidates with variances steadied by ``pseudo`` public examples, for signatures.
 
-    A variance estimated from five examples in 128 directions is no density to compare by.
+    A variance estimated from five examples in hundreds of directions is no density to compare by.
     counts: (b,) examples of each client.
     """
     support = lists.weights * counts[:, None]

@@ -22,7 +22,8 @@ from cslr.types import FloatArray, IntArray
 __all__ = ["Sampler", "rehearse"]
 
 OVERLAP: Final = 1.0
-"""Distance of a mode from the public centre, in standard deviations of its samples."""
+"""Root mean square distance of a task's modes from what they are told apart around, in standard
+deviations of their samples."""
 SIGMOID_RATE: Final = 1e-3
 """Least step size where every output is answered by itself."""
 

@@ -1,4 +1,4 @@
-"""Streams of text tasks by name: the embedded one, and those read from a data directory."""
+"""Streams of text tasks by name: the embedded ones, and those read from a data directory."""
 
 from __future__ import annotations
 
