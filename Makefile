@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format results clean
+.PHONY: help install demo test test-all lint format results reproduce reproduce-quick tables clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,6 +34,18 @@ lint: $(READY) ## style, types, layers
 results: $(READY) ## measure the README's figures; DATA=directory of the data sets
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make results DATA=DIR"; exit 2; }
 	@$(BIN)/python benchmarks/results.py --data $(DATA)
+
+reproduce: $(READY) ## every method on every stream, five seeds, ε = 4; DATA=directory of the data sets
+	@test -n "$(DATA)" || { echo "give the directory of the data sets: make reproduce DATA=DIR"; exit 2; }
+	@$(BIN)/cslr reproduce --data $(DATA) && $(BIN)/cslr tables
+
+reproduce-quick: $(READY) ## every method on AG-News, two seeds; DATA=directory of the data sets
+	@test -n "$(DATA)" || { echo "give the directory of the data sets: make reproduce-quick DATA=DIR"; exit 2; }
+	@$(BIN)/cslr reproduce experiments/main.toml --data $(DATA) --streams ag-news --seeds 13,17 --traces runs/quick
+	@$(BIN)/cslr tables --traces runs/quick --out runs/quick-tables
+
+tables: $(READY) ## rebuild every table and REPRODUCTION.md from the traces
+	@$(BIN)/cslr tables
 
 format: $(READY) ## let ruff arrange the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

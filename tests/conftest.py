@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from cslr.baselines.setting import Setting
-from cslr.config import HeadConfig, ReplayConfig
+from cslr.bench.methods import METHODS
+from cslr.config import Config, HeadConfig, ReplayConfig
 from cslr.engines.simulation import Population
+from cslr.privacy.accounting import Scope
 from cslr.privacy.keys import SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
-from cslr.privacy.plan import Budget, calibrate
+from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Examples
 from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
@@ -74,7 +77,7 @@ class World:
                 [first, other] if i % 3 == 0 and name == "intents" else [first]
                 for i, first, other in zip(place, labels.tolist(), second.tolist(), strict=True)
             ]
-        targets = family.targets(answers) if family.sent else None
+        targets = family.targets(answers)
         return replace(self, population=replace(self.population, targets=targets))
 
     def examples(self, task: int) -> Examples:
@@ -94,9 +97,11 @@ class World:
     def space(self, dimension: int = 8, anchors: int = 24, seed: int = 13) -> PublicSpace:
         return space_of(self, dimension, anchors, seed)
 
-    def modes(self, space: PublicSpace, sub_modes: int = 1, prior: str = "labels") -> Modes:
-        rng = Seeds(13).at("prototypes")
-        return declare_modes(space, self.public, self.texts, sub_modes, prior, rng)
+    def modes(
+        self, space: PublicSpace, sub_modes: int = 1, prior: str = "labels", pooled: bool = False
+    ) -> Modes:
+        rng, groups = Seeds(13).at("prototypes"), self.tasks if pooled else None
+        return declare_modes(space, self.public, self.texts, sub_modes, prior, rng, groups)
 
     def agreement(
         self,
@@ -109,18 +114,20 @@ class World:
         seed: int = 13,
         weight_floor: float = 0.05,
         family: FamilyName = "classification",
+        pooled: bool = False,
+        **more: object,
     ) -> Agreement:
         space = self.space(seed=seed)
         return Agreement(
             space,
-            self.modes(space, sub_modes, prior),
+            self.modes(space, sub_modes, prior, pooled),
             ListLearner(size=list_size, weight_floor=weight_floor),
             matcher,
             second_moments,
             seed,
             self.population.count,
             self.family(family),
-            bound=bound,
+            **{"bounds": (bound,), **more},
         )
 
 
@@ -184,48 +191,78 @@ class Drawer:
         self.kept[label] = vector
 
 
+@pytest.fixture(scope="session")
+def make_drawer():
+    """A new drawer each time."""
+    return Drawer
+
+
 @pytest.fixture
 def drawer() -> Drawer:
     return Drawer()
 
 
-@pytest.fixture
+def ledger_of(epsilon: float = np.inf, seed: int = 13, scope: Scope = "end_to_end") -> Ledger:
+    federation = Federation("test", Budget(epsilon, scope=scope), "simulated")
+    return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
+
+
+@pytest.fixture(scope="session")
 def make_ledger():
-    """A ledger in memory with a budget of ε."""
-
-    def make(epsilon: float = np.inf, seed: int = 13) -> Ledger:
-        federation = Federation("test", Budget(epsilon), "simulated")
-        return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
-
-    return make
+    """A ledger in memory with a budget of ε: ``make_ledger(epsilon, seed, scope)``."""
+    return ledger_of
 
 
-@pytest.fixture
-def make_setting(world, drawer, make_ledger):
-    """A whole run in the small world: ``make_setting(epsilon, q, cap, seed, family, **replay)``."""
+@pytest.fixture(scope="session")
+def make_setting_with(world):
+    """A whole run of a method in the small world, settled and calibrated as a real one is.
+
+    ``make_setting_with(keep, epsilon, q, cap, seed, family, method, head, **replay)``
+    """
 
     def make(
+        keep: Drawer,
         epsilon: float = np.inf,
         q: float = 1.0,
         cap: int | None = None,
         seed: int = 13,
         family: FamilyName = "classification",
+        method: str = "cslr",
+        head: Mapping[str, object] | None = None,
         **replay: object,
     ) -> Setting:
+        known = METHODS[method]
+        config = known.settled(
+            Config(
+                replay=ReplayConfig(**{"dimension": 8, "anchors": 24, **replay}),
+                head=HeadConfig(**{"hidden": 16, "samples": 40, "passes": 3, **(head or {})}),
+            )
+        )
+        schedule = known.schedule(config) if known.reads == "privately" else Schedule()
+        head_q = config.head.participation or q
+        scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
         return Setting(
             population=world.told(family).population,
             tasks=world.tasks,
             family=world.family(family),
             label_texts=world.texts,
+            topics=None,
             public=world.public,
             encoder="synthetic",
-            replay=ReplayConfig(**{"dimension": 8, "anchors": 24, **replay}),
-            head=HeadConfig(hidden=16, samples=40, passes=3),
-            plan=calibrate(Budget(epsilon), len(world.tasks), q, cap),
-            ledger=make_ledger(epsilon, seed),
+            replay=config.replay,
+            head=config.head,
+            effort=config.effort,
+            plan=calibrate(Budget(epsilon), len(world.tasks), q, cap, schedule, head_q),
+            ledger=ledger_of(epsilon, seed, scope),
             seeds=Seeds(seed),
             test_shares=world.test_shares,
-            keep=drawer,
+            keep=keep,
         )
 
     return make
+
+
+@pytest.fixture
+def make_setting(make_setting_with, drawer):
+    """The same with the drawer of the test: ``make_setting(epsilon, q, cap, ...)``."""
+    return partial(make_setting_with, drawer)

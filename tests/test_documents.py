@@ -9,34 +9,47 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from typer.main import get_command
 
 import cslr
+from cslr.baselines.setting import Method
+from cslr.bench.methods import METHODS
 from cslr.bench.streams import SCENARIOS, STREAMS, load_stream
 from cslr.bench.streams.files import Sizes
+from cslr.bench.tables.readme import BEGIN, END
 from cslr.cli import app
+from cslr.config import Config
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Mixture
 from cslr.privacy.accounting import gaussian_epsilon
+from cslr.protocol.step3_match import MATCHERS, match
 from cslr.protocol.step4_aggregate.effects import USUAL
 from cslr.protocol.step5_rehearse import OVERLAP
 from cslr.protocol.targets import Family
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-PAGES += sorted((ROOT / "examples").rglob("*.md"))
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", CONTRIBUTING, *(ROOT / "docs").glob("*.md")]
+PAGES = [*sorted(PAGES), *sorted((ROOT / "examples").rglob("*.md"))]
+SAID_BY_EXAMPLES = {"anchorless.py": "public anchors", "private_round.py": "ε = 4.000"}
 EMBEDDED = ("clinic", "desk", "ward")
+MADE_OF = {"ag-news-pairs": "ag-news"}
+"""Streams that are another's rows, told otherwise."""
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_examples_run(path):
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "ε = 4.000" in done.stdout
+    assert SAID_BY_EXAMPLES[path.name] in done.stdout
 
 
 def test_python_in_the_readme_runs(capsys):
@@ -47,6 +60,79 @@ def test_python_in_the_readme_runs(capsys):
     sigma, epsilon = map(float, capsys.readouterr().out.split())
     assert sigma == pytest.approx(2.16, abs=0.01)
     assert epsilon == pytest.approx(4.0, rel=1e-6)
+
+
+def _contributed(name: str) -> Any:
+    """What the one code block of CONTRIBUTING.md that defines ``name`` makes of it."""
+    page = CONTRIBUTING.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (block,) = (each for each in blocks if re.search(rf"^(def )?{name}\b", each, re.MULTILINE))
+    names: dict[str, Any] = {"__name__": "contributed"}
+    exec(compile(block, "a block of CONTRIBUTING.md", "exec", dont_inherit=True), names)
+    return names[name]
+
+
+@pytest.fixture
+def contributed_method(monkeypatch):
+    """The method of CONTRIBUTING.md, added by one line."""
+    method = _contributed("METHOD")
+    monkeypatch.setitem(METHODS, "dp-centroids", method)
+    return method
+
+
+def test_the_method_in_contributing_learns_all_tasks(contributed_method, make_setting, world):
+    for family in ("classification", "intents", "tagging"):
+        setting = make_setting(method="dp-centroids", family=family)
+        setting.keep.kept.clear()
+        first, *_, last = [stage() for stage in contributed_method.stages(setting)]
+        np.testing.assert_array_equal(first.scores(world.test_z), -np.inf)
+        best = last.scores(world.test_z).argmax(axis=1)
+        labels = setting.family.label_of_output()[best]
+        assert np.mean(labels == world.test_labels) > 0.95
+
+
+def test_the_method_in_contributing_costs_what_was_promised(
+    contributed_method, make_setting, world, drawer
+):
+    setting = make_setting(method="dp-centroids", epsilon=4.0)
+    *_, last = contributed_method.stages(setting)
+    assert [charge.part for charge in setting.ledger.charges] == ["head", "head"]
+    assert setting.ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, abs=1e-6)
+    *_, again = contributed_method.stages(setting)  # after an interruption
+    assert len(setting.ledger.charges) == 2
+    z = world.test_z
+    np.testing.assert_array_equal(last().scores(z), again().scores(z))
+    drawer.kept.clear()
+    *_, open_ = contributed_method.stages(make_setting(method="dp-centroids"))
+    assert not np.allclose(last().scores(z), open_().scores(z), atol=1e-3)  # noise there is
+
+
+def test_the_matcher_in_contributing_names_entries_by_their_direction(
+    make_setting, world, monkeypatch
+):
+    monkeypatch.setitem(MATCHERS, "direction", _contributed("_by_direction"))
+    prototypes = Gaussians(np.diag([0.2, 1.0]), np.ones((2, 2)))
+    means = np.array([[[0.1, 0.9], [0.3, 0.2], [5.0, 0.1]]])
+    lists = Mixture(np.full((1, 3), 1 / 3), Gaussians(means, np.ones_like(means)))
+    anchors, rngs = np.zeros((4, 2)), [np.random.default_rng(1)]
+    assert match(lists, prototypes, anchors, "direction", rngs).tolist() == [[1, 0, 0]]
+    setting = make_setting(sub_modes=2)
+    replay = setting.replay.model_copy(update={"matcher": "direction"})
+    *_, last = METHODS["cslr"].stages(replace(setting, replay=replay))
+    assert np.mean(last().scores(world.test_z).argmax(axis=1) == world.test_labels) > 0.95
+
+
+def test_the_lines_in_contributing_are_those_of_the_dictionaries():
+    page = CONTRIBUTING.read_text(encoding="utf-8")
+    for line, place in (
+        ('"dp-centroids": dp_centroids.METHOD,', "bench/methods.py"),
+        ('"direction": _by_direction,', "protocol/step3_match.py"),
+    ):
+        assert f"`{line}`" in page
+        source = (ROOT / "src" / "cslr" / place).read_text(encoding="utf-8")
+        shape = re.escape(line).replace("dp_centroids", r"\w+").replace("_by_direction", r"_\w+")
+        shape = re.sub(r'"[\w\\-]+"', lambda _: r'"[a-z-]+"', shape)
+        assert re.search(rf"^    {shape}$", source, re.MULTILINE), f"{place}: {line}"
 
 
 def _command(words: list[str]) -> tuple[click.Command, list[str]]:
@@ -91,18 +177,76 @@ def test_the_documents_name_every_verb():
     """So that the two tests above cannot pass on pages that name none."""
     lines = [line for path in PAGES for line in _command_lines(path.read_text(encoding="utf-8"))]
     named = {_command(shlex.split(line, comments=True)[1:])[0].name for line in lines}
-    assert named == {"run", "predict", "plan", "ledger", "init", "check", "fetch"}
+    of_data, of_theory = {"init", "check", "fetch"}, {"anchors", "quality"}
+    of_experiments = {"reproduce", "tables"}
+    verbs = {"run", "predict", "plan", "ledger", *of_data, *of_theory, *of_experiments}
+    assert named == verbs
+    assert verbs == _verbs(get_command(app))
+
+
+def _verbs(command: click.Command) -> set[str]:
+    """All that can be asked of the program."""
+    if not isinstance(command, click.Group):
+        return {str(command.name)}
+    return set().union(*map(_verbs, command.commands.values()))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_settings_in_the_documents_exist(path):
+    named = re.findall(
+        r"(?:`|--set )(stream|privacy|replay|head)\.(\w+)", path.read_text(encoding="utf-8")
+    )
+    for section, setting in named:
+        assert setting in type(getattr(Config(), section)).model_fields, f"{section}.{setting}"
+
+
+def _rows_of_methods() -> dict[str, list[str]]:
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| method \|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)` \|(.+)\|$", table, re.MULTILINE)
+    return {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+
+
+def test_the_table_of_methods_names_every_method():
+    assert set(_rows_of_methods()) == set(METHODS)
+
+
+def _releases(method: Method) -> str:
+    if method.reads != "privately":
+        return "none"
+    schedule = method.schedule(method.settled(Config()))
+    counts = ((schedule.replay, "sum"), (schedule.lists, "list"), (schedule.head, "update"))
+    return ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_table_of_methods_says_what_each_costs_and_where_it_is(name):
+    method = METHODS[name]
+    _, releases, replay, end_to_end, file = _rows_of_methods()[name]
+    assert releases == _releases(method)
+    assert replay == ("ε" if re.search("sum|list", releases) else "0")
+    openly = method.reads == "openly" or method.settled(Config()).head.kind == "federated"
+    assert end_to_end == ("∞" if openly else "0" if method.reads == "nothing" else "ε")
+    module = pkgutil.resolve_name(f"cslr.baselines.{file.strip('`').removesuffix('.py')}")
+    assert any(value is method for value in vars(module).values())
+
+
+def test_the_readme_has_a_place_for_the_table_of_methods():
+    lines = README.splitlines()
+    assert lines.count(BEGIN) == lines.count(END) == 1
+    assert lines.index(BEGIN) < lines.index(END)
 
 
 def _declared(name: str) -> dict[str, Any]:
     """What a loader declares in words of its own, whether or not its data are here."""
     tree = ast.parse(inspect.getsource(STREAMS[name]))
+    made_by = "replace" if name in MADE_OF else "Stream"
     (call,) = (
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Stream"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == made_by
     )
-    return {
+    return (_declared(MADE_OF[name]) if name in MADE_OF else {}) | {
         str(keyword.arg): ast.literal_eval(keyword.value)
         for keyword in call.keywords
         if keyword.arg in ("name", "scenarios", "clients", "alpha", "family", "partition", "cap")
@@ -164,7 +308,16 @@ def test_the_table_counts_tasks_and_labels_of_embedded_streams(name):
     assert labels == (types if stream.family == "tagging" else str(len(stream.labels)))
 
 
-@pytest.mark.parametrize("name", [name for name in STREAMS if name not in EMBEDDED])
+@pytest.mark.parametrize(("name", "other"), MADE_OF.items())
+def test_a_stream_made_of_another_says_so(name, other):
+    page = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")
+    assert f"\n## {name}\n\nThe rows of `{other}`" in page
+    called = ast.walk(ast.parse(inspect.getsource(STREAMS[name])))
+    assert STREAMS[other].__name__ in {getattr(node, "id", "") for node in called}
+    assert _declared(name)["name"] == name
+
+
+@pytest.mark.parametrize("name", [n for n in STREAMS if n not in (*EMBEDDED, *MADE_OF)])
 def test_the_sections_of_streams_state_the_sizes_of_their_parts(name):
     page = (ROOT / "docs" / "streams.md").read_text(encoding="utf-8")
     section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
@@ -184,7 +337,9 @@ def test_the_sections_of_streams_state_the_sizes_of_their_parts(name):
 
 def test_the_two_commands_are_targets_of_the_makefile():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in ("demo", "test", "results"):
+    named = set(re.findall(r"make ([a-z-]+)(?= +(?:#|DATA)|`)", README))
+    assert named >= {"demo", "test", "results", "reproduce", "reproduce-quick", "tables"}
+    for target in named:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
@@ -196,9 +351,13 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "step2_sign": "cslr.protocol.step2_sign",
         "step3_match": "cslr.protocol.step3_match",
         "step5_rehearse": "cslr.protocol.step5_rehearse",
+        "step5_federate": "cslr.protocol.step5_federate",
         "contribution": "cslr.protocol.step4_aggregate.contribution",
+        "covariances": "cslr.protocol.step4_aggregate.covariances",
         "estimate": "cslr.protocol.step4_aggregate.estimate",
         "effects": "cslr.protocol.step4_aggregate.effects",
+        "selection": "cslr.protocol.step4_aggregate.selection",
+        "list_mode": "cslr.protocol.list_mode",
         "public": "cslr.protocol.public",
         "round": "cslr.protocol.round",
         "targets": "cslr.protocol.targets",
@@ -209,7 +368,8 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "SimulatedCohort": "cslr.engines.simulation:SimulatedCohort",
     }
     named = re.findall(r"`(\w+)\.(\w+)`", page)
-    assert len(named) >= 15
+    named = [(home, name) for home, name in named if home not in Config.model_fields]  # settings
+    assert len(named) >= 20
     for home, name in named:
         assert hasattr(pkgutil.resolve_name(homes[home]), name), f"{home}.{name}"
 
@@ -222,17 +382,17 @@ def test_the_map_of_the_algorithm_states_the_families_and_usual_scales():
         _, _, _, bound, sent, read = (cell.strip() for cell in cells.split("|"))
         family = Family(name, 3)
         assert float(bound) == family.bound
-        assert (sent == "nothing") == (family.sent == 0)
+        assert (sent == "nothing") == (family.sent() == 0)
         assert read == ("sigmoids" if family.sigmoid else "softmax")
-    scales = re.findall(r"^\| (o|o_t|c_k|e_m) \|.*\| ([\d.]+) \|$", page, re.MULTILINE)
+    scales = re.findall(r"^\| (o|o_t|c_k|e_m|s_m) \|.*\| ([\d.]+) \|$", page, re.MULTILINE)
     usual = {part: float(scale) for part, scale in scales}
-    parts = {"all": "o", "task": "o_t", "label": "c_k", "own": "e_m"}
+    parts = {"all": "o", "task": "o_t", "label": "c_k", "own": "e_m", "sub": "s_m"}
     assert usual == {parts[name]: scale for name, scale in USUAL.items()}
     assert f"`OVERLAP` = {OVERLAP:g} " in page
 
 
 def test_links_between_documents_lead_somewhere():
-    for path in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+    for path in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 

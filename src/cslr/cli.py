@@ -25,6 +25,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from cslr import __version__
 from cslr.cli_data import data_app
+from cslr.cli_experiments import experiments_app
+from cslr.cli_theory import anchors_command, quality_command
 from cslr.config import Config, ReplayConfig, load_config
 from cslr.errors import ConfigError, CslrError, DataError
 
@@ -39,6 +41,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(experiments_app)
+app.command("anchors")(anchors_command)
+app.command("quality")(quality_command)
 
 
 def _version(wanted: bool) -> None:
@@ -76,8 +81,8 @@ def run_command(
     stream: Annotated[
         _Text,
         _stream(
-            "Embedded: clinic, desk, ward. From --data DIR: ag-news, amazon, multiwoz, ner, "
-            "ontonotes."
+            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, amazon, "
+            "multiwoz, ner, ontonotes."
         ),
     ] = None,
     data: Annotated[_File, _stream("Directory of data sets, or a FILE of your own rows.")] = None,
@@ -106,7 +111,14 @@ def run_command(
     federation: Annotated[
         _File, _privacy("Enforced: directory of the ledger all runs on the same rows share.")
     ] = None,
-    method: Annotated[_Text, _replay("cslr, majority, zero-shot, finetune or joint.")] = None,
+    method: Annotated[
+        _Text,
+        _replay(
+            "cslr; cslr-paper; with another matcher cslr-noanchor, -nearestmean, -hungarian, "
+            "-optimaltransport; dp-sgd, dp-stat-share, dp-class-stats, fedcil, fedta; majority, "
+            "zero-shot, finetune, joint."
+        ),
+    ] = None,
     prior: Annotated[_Text, _replay("labels or none.")] = None,
     dimension: Annotated[_Number, _replay("r: released directions.")] = None,
     anchor_count: Annotated[_Number, _replay("m: public sentences used as anchors.")] = None,
@@ -115,7 +127,12 @@ def run_command(
     matcher: Annotated[
         _Text, _replay("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
-    second_moments: Annotated[_Text, _replay("shared or diagonal.")] = None,
+    second_moments: Annotated[_Text, _replay("shared, diagonal or full.")] = None,
+    head: Annotated[_Text, _replay("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        _replay("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
+    ] = None,
     encoder: Annotated[_Text, _replay("minilm, a local directory, or a hub name.")] = None,
     layer: Annotated[_Number, _replay("Tagging: hidden layer that words are taken from.")] = None,
     seeds: Annotated[_Text, _output("Comma-separated, e.g. 13,17,19.")] = None,
@@ -161,17 +178,35 @@ def run_command(
         "replay.list_size": list_size,
         "replay.matcher": matcher,
         "replay.second_moments": second_moments,
+        "head.kind": head,
         "method": method,
         "encoder": encoder,
         "layer": layer,
         "seeds": None if seeds is None else _seeds(seeds),
         "yardsticks": yardsticks,
+        **_settings(setting or []),
     }
     _run(
         load_config(config, {name: value for name, value in given.items() if value is not None}),
         run_dir,
         as_json,
     )
+
+
+def _settings(texts: list[str]) -> dict[str, Any]:
+    """``name=value`` as in a TOML file; a word needs no quotes."""
+    import tomllib
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set takes NAME=VALUE, such as replay.release=list, not {text!r}")
+        try:
+            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name.strip()] = value.strip()
+    return found
 
 
 def _seeds(text: str) -> list[int]:

@@ -21,6 +21,7 @@ from cslr.errors import ConfigError
 
 __all__ = [
     "Config",
+    "Effort",
     "HeadConfig",
     "PrivacyConfig",
     "ReplayConfig",
@@ -28,6 +29,9 @@ __all__ = [
     "load_config",
     "with_settings",
 ]
+
+
+Effort = Literal["short", "published"]
 
 
 class _Section(BaseModel):
@@ -105,14 +109,25 @@ class ReplayConfig(_Section):
     """r: public directions a contribution is described in; None: 384, or 128 without a prior."""
     anchors: int = Field(100, ge=2)
     """m: public sentences at which signatures are taken."""
-    sub_modes: int = Field(1, ge=1)
-    """J: modes per label."""
+    sub_modes: int | None = Field(None, ge=1)
+    """J: modes per label, or per task where lists are pooled; None: the method's own choice."""
     list_size: int | None = Field(None, ge=1)
-    """L: candidates per client and label; None: 1 if J = 1, else 2J."""
-    matcher: Literal["signature", "nearest-mean", "hungarian", "optimal-transport", "random"] = (
-        "signature"
-    )
-    second_moments: Literal["shared", "diagonal"] = "shared"
+    """L: candidates per client and label; None: the method's own choice, 1 if J = 1, else 2J."""
+    matcher: str | None = None
+    """How candidates are named, by a name of ``MATCHERS``; None: the method's own, by signature."""
+    second_moments: Literal["shared", "diagonal", "full"] | None = None
+    """What is said about a mode's spread; None: the method's own choice, mostly one number."""
+    anchor_kind: Literal["sentences", "synthetic", "random"] = "sentences"
+    """Anchors are public sentences, draws from their distribution, or random directions."""
+    grouping: Literal["labels", "pooled"] | None = None
+    """Whether a list is about one label or about all of a task; None: the method's own choice."""
+    release: Literal["sum", "list"] | None = None
+    """What leaves a client: its share of a sum, or before it its noised list; None: the method's
+    own choice."""
+    clipping: Literal["joint", "separate"] | None = None
+    """One clip for everything a client says, or one for each statistic; None: the method's own."""
+    aggregate: Literal["average", "select"] = "average"
+    """Whether a mode's mean is averaged, or selected by vote among public candidates."""
     coordinates: Literal["projection"] = "projection"
 
     @property
@@ -122,13 +137,27 @@ class ReplayConfig(_Section):
 
 
 class HeadConfig(_Section):
-    """The two-layer head and how long it is trained."""
+    """The two-layer head, what it is trained on and how long."""
 
+    kind: Literal["released", "federated", "dp-fedavg"] | None = None
+    """Trained on the released replay alone; or by clients on their data and the replay, without
+    noise (end-to-end ε = ∞) or with it; None: the method's own choice."""
     hidden: int = Field(128, ge=1)
     learning_rate: float = Field(3e-4, gt=0)
     samples: int = Field(500, ge=1)
     """n_r: replay samples of each label in a pass."""
     passes: int = Field(10, ge=1)
+    rounds: int | None = Field(None, ge=1)
+    """Rounds of federated training in a task; None: the method's own choice."""
+    participation: float | None = Field(None, gt=0, le=1)
+    """q of those rounds; None: the method's own choice."""
+    replay_weight: float = Field(1.0, ge=0)
+    """λ: how much the replay counts beside a client's own rows."""
+    replay_loss: Literal["targets", "distillation", "contrastive"] = "distillation"
+    """What a federated head is held to on the replay: its targets, the answers of the head before
+    the task, or embeddings of one mode alike and of others apart."""
+    clip: float | None = Field(None, gt=0)
+    """Norm of a client's update of a head, where it is noised; None: the method's own choice."""
 
 
 class Config(_Section):
@@ -140,6 +169,8 @@ class Config(_Section):
     layer: int | None = None
     """Which hidden layer words are taken from, in tagging; None: the measured default."""
     yardsticks: bool = True
+    effort: Effort = "short"
+    """How long methods of others are trained: a schedule for two cores, or the published one."""
     stream: StreamConfig = StreamConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     replay: ReplayConfig = ReplayConfig()

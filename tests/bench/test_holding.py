@@ -238,7 +238,7 @@ def words_of(stream: Stream, lengths: np.ndarray) -> Study:
         starts=starts,
     )
     nothing = np.zeros((0, 1))
-    return Study(stream, tags, "none", examples, examples, nothing, nothing, 0.0)
+    return Study(stream, tags, "none", examples, examples, nothing, nothing, None, 0.0)
 
 
 @pytest.mark.parametrize("count", [6, 40], ids=["once", "resampled"])
@@ -259,9 +259,11 @@ def test_who_holds_a_sentence_holds_its_words(count):
     np.testing.assert_array_equal(people.targets, study.train.targets)
 
 
-def test_where_a_label_settles_the_target_a_population_has_none():
+def test_a_population_has_targets_also_where_a_label_settles_them():
+    """Where a mode is about several labels, only a target tells which."""
     stream = PARTITIONS["dirichlet"]
     study = words_of(stream, np.ones(len(stream.train), dtype=np.int64))
     plain = replace(study, family=Family("classification", LABELS))
-    assert _population(Config(), plain, seed=13).targets is None
-    assert _population(Config(), study, seed=13).targets is not None
+    for each in (plain, study):
+        people = _population(Config(), each, seed=13)
+        np.testing.assert_array_equal(people.targets, each.train.targets)

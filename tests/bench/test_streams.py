@@ -159,8 +159,8 @@ def test_a_label_needs_words(name: str) -> None:
 def test_an_unknown_stream_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'agnews'.*clinic, desk, ward, ag-news"):
         load_stream("agnews", None)
-    embedded, read = ["clinic", "desk", "ward"], ["ag-news", "amazon", "multiwoz", "ner"]
-    assert list(STREAMS) == [*embedded, *read, "ontonotes"]
+    embedded, read = ["clinic", "desk", "ward"], ["amazon", "multiwoz", "ner"]
+    assert list(STREAMS) == [*embedded, "ag-news", "ag-news-pairs", *read, "ontonotes"]
 
 
 # --- the embedded stream -------------------------------------------------------------------

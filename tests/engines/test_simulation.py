@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -33,7 +34,9 @@ def some(people, rows):
 def total(people, agreement, task=0, taking_part=None, cap=9):
     labels = ((0, 1), (2, 3))[task]
     mask = np.ones(people.count, bool) if taking_part is None else taking_part
-    summed = people.cohort(task, mask, cap).total(agreement.request(task, labels))
+    summed = people.cohort(task, mask, cap).total(
+        partial(contribute, request=agreement.request(task, labels))
+    )
     return summed.total(_SEAL)
 
 
@@ -78,7 +81,7 @@ def test_batching_changes_nothing(world, monkeypatch, rows, lists):
 def test_batches_hold_every_client_once(world, monkeypatch, rows, batches):
     monkeypatch.setattr(simulation, "BATCH_ROWS", rows)
     people = world.population
-    seen = list(people.cohort(0, np.ones(12, bool), 9)._batches())
+    seen = list(people.cohort(0, np.ones(12, bool), 9).batches())
     assert len(seen) == batches
     assert sorted(client for batch in seen for client in batch.clients) == list(range(12))
     assert sum(int(batch.mask.sum()) for batch in seen) == int(np.sum(people.tasks == 0))

@@ -91,7 +91,11 @@ def test_a_plan_is_written_down_with_all_its_fields():
         "releases": 4,
         "q": 1.0,
         "cap": 2,
+        "unit": pytest.approx(math.sqrt(2) / mu_of(4.0), rel=1e-6),
         "sigma": pytest.approx(math.sqrt(2) / mu_of(4.0), rel=1e-6),
+        "schedule": {"replay": 1, "lists": 0, "head": 0},
+        "head_q": 1.0,
+        "head_sigma": None,
     }
 
 

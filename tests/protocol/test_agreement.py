@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.bench.methods import agree
+from cslr.baselines.cslr import agree
 from cslr.protocol.agreement import simulated_clients
 from cslr.protocol.bounds import with_bound
 from cslr.protocol.round import statistics_of
@@ -21,10 +21,13 @@ from cslr.seeding import Seeds
 def test_the_bound_is_positive_and_the_same_every_time(world, lists, second_moments, family):
     agreement = world.agreement(**lists, second_moments=second_moments, family=family)
     one, two = (with_bound(agreement, world.public, labels_per_task=2) for _ in range(2))
-    assert 0 < one.bound < 2.0
+    (bound,) = one.bounds
+    assert 0 < bound < 2.0
+    assert 0 < one.list_bound < 4.0
     assert 0 < one.kept <= 1
-    assert (one.bound, one.kept) == (two.bound, two.kept)
-    assert replace(one, bound=agreement.bound, kept=agreement.kept) == agreement
+    assert (one.bounds, one.list_bound, one.kept) == (two.bounds, two.list_bound, two.kept)
+    before = {name: getattr(agreement, name) for name in ("bounds", "list_bound", "kept")}
+    assert replace(one, **before) == agreement
 
 
 def test_the_bound_clips_nine_in_ten_simulated_clients(world):
@@ -36,7 +39,7 @@ def test_the_bound_clips_nine_in_ten_simulated_clients(world):
         request, prototypes=replace(request.prototypes, covariance=agreement.space.spread[None])
     )
     norms = np.linalg.norm(request.layout.pack(statistics_of(examples, request)), axis=1)
-    assert np.mean(norms > agreement.bound) == pytest.approx(0.9, abs=0.02)
+    assert np.mean(norms > agreement.bounds[0]) == pytest.approx(0.9, abs=0.02)
 
 
 def test_what_is_agreed_does_not_depend_on_any_clients_data(make_setting):
@@ -46,7 +49,7 @@ def test_what_is_agreed_does_not_depend_on_any_clients_data(make_setting):
     )
     one, two = agree(setting), agree(replace(setting, population=other))
     assert one.public_facts() == two.public_facts()
-    assert one.bound == two.bound
+    assert (one.bounds, one.list_bound) == (two.bounds, two.list_bound)
     np.testing.assert_array_equal(one.modes.prototypes.mean, two.modes.prototypes.mean)
     np.testing.assert_array_equal(one.space.anchors, two.space.anchors)
 
@@ -80,9 +83,10 @@ def test_a_request_carries_the_prototypes_of_its_own_labels(world):
     for labels in ((2, 3), (3, 2), (1,)):
         request = agreement.request(1, labels)
         assert request.layout.modes == 2 * len(labels)
-        for label in labels:
+        assert request.groups == tuple((label,) for label in labels)
+        for place, label in enumerate(labels):
             np.testing.assert_array_equal(
-                request.prototypes_of(label).mean, everything[2 * label : 2 * label + 2]
+                request.prototypes_of(place).mean, everything[2 * label : 2 * label + 2]
             )
 
 

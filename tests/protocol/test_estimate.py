@@ -282,12 +282,12 @@ def test_what_clients_compared_themselves_with_does_not_matter(space, by_texts, 
 
 def test_noise_is_told_in_the_units_of_its_block():
     layout = Layout(2, 8, 1, 4, weight_scale=0.05, second_scale=0.5, target_scale=0.1)
-    noise = Noise.of(2.0, 0.3, layout)
+    noise = Noise.of(2.0, [0.3], layout)
     assert noise.offset == pytest.approx(0.6)
     assert noise.weight == pytest.approx(12.0)
     assert noise.second == pytest.approx(1.2)
     assert noise.target == pytest.approx(6.0)
-    assert Noise.of(None, 0.3, layout) == SILENT
+    assert Noise.of(None, [0.3], layout) == SILENT
 
 
 # -- tasks that share labels -----------------------------------------------------------------------

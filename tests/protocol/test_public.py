@@ -167,10 +167,10 @@ def test_sub_modes_of_a_label_are_its_two_topics(world):
 def test_modes_stand_in_label_order_and_are_found_by_label(world):
     modes = world.modes(world.space(), sub_modes=2)
     np.testing.assert_array_equal(modes.labels, [0, 0, 1, 1, 2, 2, 3, 3])
-    np.testing.assert_array_equal(modes.of_labels((1, 3)), [2, 3, 6, 7])
-    assert modes.of_labels(()).shape == (0,)
+    np.testing.assert_array_equal(modes.of_groups(((1,), (3,))), [2, 3, 6, 7])
+    assert modes.of_groups(()).shape == (0,)
 
 
 def test_modes_come_in_the_order_in_which_the_labels_are_asked_for(world):
     modes = world.modes(world.space(), sub_modes=2)
-    np.testing.assert_array_equal(modes.of_labels((3, 1)), [6, 7, 2, 3])
+    np.testing.assert_array_equal(modes.of_groups(((3,), (1,))), [6, 7, 2, 3])

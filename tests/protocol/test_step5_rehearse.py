@@ -36,8 +36,11 @@ def replay_at(
         centre=np.zeros_like(means) if centre is None else centre,
         relative=np.full((count, 1), relative),
         labels=labels,
+        heard=np.isin(np.arange(family.labels), labels),
+        pooled=False,
         tasks=np.full(count, -1) if tasks is None else np.array(tasks),
         targets=family.usual[labels],
+        covariance=None,
         known=np.ones(count, dtype=bool),
         floored=0.0,
     )

@@ -47,7 +47,7 @@ def test_every_output_is_about_one_of_the_labels_and_every_label_has_one(family)
 
 
 def test_classification_sends_nothing_about_targets():
-    assert [family.sent for family in FAMILIES] == [0, 4, 7]
+    assert [family.sent() for family in FAMILIES] == [0, 4, 7]
 
 
 @EACH
@@ -148,6 +148,11 @@ def clients(family: Family, seed: int = 0):
     return x, y, mask
 
 
+def asked(family: Family, label: int) -> tuple[np.ndarray, int]:
+    """What is usual for a mode of one label, and how many numbers are sent about it."""
+    return family.usual_of((label,)), family.sent()
+
+
 def lists_of(x, mask, size):
     streams = [np.random.default_rng(i) for i in range(len(x))]
     return learn_lists(x, mask, np.ones(R), ListLearner(size=size), streams)
@@ -159,7 +164,7 @@ def lists_of(x, mask, size):
 def test_candidates_keep_the_clients_mean_target(family, size, label):
     x, y, mask = clients(family)
     lists = lists_of(x, mask, size)
-    found = candidate_targets(y, x, mask, lists, label, family)
+    found = candidate_targets(y, x, mask, lists, *asked(family, label))
     assert found.shape == (4, size, family.outputs)
     shares, _ = e_step(lists, x, mask)
     for i in range(3):
@@ -174,7 +179,7 @@ def test_candidates_keep_the_clients_mean_target(family, size, label):
 @pytest.mark.parametrize("family", FAMILIES[1:], ids=NAMES[1:])
 def test_no_candidates_target_is_longer_than_the_bound(family, size):
     x, y, mask = clients(family)
-    found = candidate_targets(y, x, mask, lists_of(x, mask, size), 1, family)
+    found = candidate_targets(y, x, mask, lists_of(x, mask, size), *asked(family, 1))
     spoken = found[:3] + family.usual[1]
     assert np.all(np.linalg.norm(spoken, axis=-1) <= family.bound * (1 + 1e-6))
 
@@ -183,7 +188,7 @@ def test_no_candidates_target_is_longer_than_the_bound(family, size):
 def test_a_client_without_rows_says_nothing_about_targets(size):
     tags = FAMILIES[2]
     x, y, mask = clients(tags)
-    found = candidate_targets(y, x, mask, lists_of(x, mask, size), 1, tags)
+    found = candidate_targets(y, x, mask, lists_of(x, mask, size), *asked(tags, 1))
     np.testing.assert_array_equal(found[3], 0.0)
 
 
@@ -194,8 +199,8 @@ def test_what_stands_in_the_padding_does_not_matter(size):
     lists = lists_of(x, mask, size)
     other = np.where(mask[..., None], y, 1e3)
     np.testing.assert_array_equal(
-        candidate_targets(other, x, mask, lists, 1, tags),
-        candidate_targets(y, x, mask, lists, 1, tags),
+        candidate_targets(other, x, mask, lists, *asked(tags, 1)),
+        candidate_targets(y, x, mask, lists, *asked(tags, 1)),
     )
 
 
@@ -207,7 +212,7 @@ def test_two_clumps_with_different_targets_are_told_apart():
     y = tags.targets((1 + far)[:, None].tolist())[None]
     mask = np.ones((1, 40), dtype=bool)
     lists = lists_of(x, mask, 2)
-    found = candidate_targets(y, x, mask, lists, 1, tags)[0] + tags.usual[1]
+    found = candidate_targets(y, x, mask, lists, *asked(tags, 1))[0] + tags.usual[1]
     order = np.argsort(lists.gaussians.mean[0, :, 0])
     np.testing.assert_allclose(found[order], [[0, 1, 0], [0, 0, 1]], atol=1e-6)
 
@@ -215,14 +220,14 @@ def test_two_clumps_with_different_targets_are_told_apart():
 @EACH
 def test_without_targets_there_is_nothing_beyond_the_usual(family):
     x, _, mask = clients(family)
-    found = candidate_targets(None, x, mask, lists_of(x, mask, 4), 1, family)
-    np.testing.assert_array_equal(found, np.zeros((4, 4, family.sent)))
+    found = candidate_targets(None, x, mask, lists_of(x, mask, 4), *asked(family, 1))
+    np.testing.assert_array_equal(found, np.zeros((4, 4, family.sent())))
 
 
 def test_classification_has_nothing_to_say_even_if_it_has_targets():
     plain = FAMILIES[0]
     x, y, mask = clients(plain)
-    found = candidate_targets(y, x, mask, lists_of(x, mask, 1), 1, plain)
+    found = candidate_targets(y, x, mask, lists_of(x, mask, 1), *asked(plain, 1))
     assert found.shape == (4, 1, 0)
 
 

@@ -6,12 +6,13 @@ What it forgets is what replay is for.
 from __future__ import annotations
 
 from functools import cache, partial
+from typing import Final
 
-from cslr.baselines.setting import Learnt, Setting, Stages, head_on_rows, learnt_by
+from cslr.baselines.setting import Learnt, Method, Setting, Stages, head_on_rows, learnt_by
 from cslr.privacy.accounting import Charge
 from cslr.protocol.head import Head
 
-__all__ = ["stages"]
+__all__ = ["METHOD"]
 
 STEPS = 200
 
@@ -33,3 +34,6 @@ def stages(setting: Setting) -> Stages:
 
     for tasks in range(len(setting.tasks) + 1):
         yield partial(after, tasks)
+
+
+METHOD: Final = Method(stages, reads="openly", meaning="pooled, no replay")

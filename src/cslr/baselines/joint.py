@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
-from cslr.baselines.setting import Learnt, Setting, Stages, head_on_rows, learnt_by
+from cslr.baselines.setting import Learnt, Method, Setting, Stages, head_on_rows, learnt_by
 from cslr.privacy.accounting import Charge
 
-__all__ = ["stages"]
+__all__ = ["METHOD"]
 
 STEPS = 200
 
@@ -25,3 +26,6 @@ def _after(setting: Setting, tasks: int) -> Learnt:
         rows = setting.population.tasks < tasks
         head = head_on_rows(setting, rows, head, STEPS * tasks, f"joint {tasks}")
     return learnt_by(head, setting.seen(tasks), setting.family)
+
+
+METHOD: Final = Method(stages, reads="openly", meaning="pooled, all tasks")

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
-from cslr.config import HeadConfig, ReplayConfig
-from cslr.engines.simulation import Population
+from cslr.config import Config, Effort, HeadConfig, ReplayConfig, with_settings
+from cslr.engines.simulation import Population, SimulatedCohort
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.plan import Plan
+from cslr.privacy.noise import KeyStream
+from cslr.privacy.plan import Plan, Schedule
+from cslr.privacy.sampling import poisson_cohort
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Keep
 from cslr.protocol.targets import Family, label_targets
@@ -36,6 +39,10 @@ class Learnt:
     scores: Scorer
     artefacts: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
     """Arrays worth keeping with the run, by file and name."""
+    personal: Sequence[tuple[int, Scorer]] = ()
+    """(client, its own scorer), where every client has a model of its own."""
+    diagnosis: Mapping[str, float] = field(default_factory=dict)
+    """What the method measured about itself; not private, for studies."""
 
 
 Stage = Callable[[], Learnt]
@@ -51,10 +58,12 @@ class Setting:
     """The labels of each task."""
     family: Family
     label_texts: FloatArray  # (c, d), public
+    topics: FloatArray | None  # (c, J, d), public: where labels declare several topics
     public: FloatArray  # (n, d), public
     encoder: str
     replay: ReplayConfig
     head: HeadConfig
+    effort: Effort
     plan: Plan
     ledger: Ledger
     seeds: Seeds
@@ -79,11 +88,22 @@ class Setting:
         """Shape and step size of any head of this run."""
         return HeadSettings(self.head.hidden, self.head.learning_rate, sigmoid=self.family.sigmoid)
 
-    def coins(self, task: int) -> bytes:
-        """The key of a round's participation coins: forgotten where privacy is enforced."""
+    def coins(self, task: int, update: int | None = None) -> bytes:
+        """The key of a round's participation coins: forgotten where privacy is enforced.
+
+        update: the round of federated training within the task; None: the release of its replay.
+        """
         if self.ledger.federation.privacy == "enforced":
             return os.urandom(32)
-        return self.seeds.digest("cohort", task)
+        names = ("cohort", task) if update is None else ("cohort", task, "update", update)
+        return self.seeds.digest(*names)
+
+    def cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
+        """The clients that take part in a round, as the server may ask them."""
+        q = self.plan.q if update is None else self.plan.head_q
+        coins = KeyStream(self.coins(task, update))
+        taking_part = poisson_cohort(self.population.count, q, coins)
+        return self.population.cohort(task, taking_part, self.plan.cap)
 
     def initial_head(self) -> Head:
         """The head every method of this seed begins with."""
@@ -92,7 +112,34 @@ class Setting:
         return initial_head(width, outputs, self.head_settings, rng)
 
 
-Method = Callable[[Setting], Stages]
+def _nothing(config: Config) -> Schedule:
+    return Schedule(replay=0)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as an experiment knows it."""
+
+    stages: Callable[[Setting], Stages]
+    reads: Literal["nothing", "privately", "openly"]
+    """What it learns from clients: ε = 0, the calibrated one, or ∞."""
+    schedule: Callable[[Config], Schedule] = _nothing
+    """What it releases about each task, for the plan."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Settings (dotted names) that make the method what it is."""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Settings it prefers where none is given."""
+    meaning: str = ""
+    """A few words for tables."""
+
+    def settled(self, config: Config) -> Config:
+        """``config`` with what the method fixes and what it prefers."""
+        chosen = dict(self.settings)
+        for name, value in self.defaults.items():
+            section, key = name.split(".")
+            if name not in chosen and getattr(getattr(config, section), key) is None:
+                chosen[name] = value
+        return with_settings(config, chosen) if chosen else config
 
 
 def learnt_by(

@@ -6,12 +6,13 @@ Its scores on the tasks are also the b_j of forward transfer.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
-from cslr.baselines.setting import Learnt, Setting, Stages
+from cslr.baselines.setting import Learnt, Method, Setting, Stages
 from cslr.protocol.targets import Family
 from cslr.types import FloatArray
 
-__all__ = ["stages"]
+__all__ = ["METHOD"]
 
 
 def stages(setting: Setting) -> Stages:
@@ -29,3 +30,6 @@ def _nearest_text(texts: FloatArray, family: Family) -> Learnt:
         return scores - scores.max(axis=1, keepdims=True) if family.sigmoid else scores
 
     return Learnt(cosine)
+
+
+METHOD: Final = Method(stages, reads="nothing", meaning="nearest label text")

@@ -15,7 +15,7 @@ import numpy as np
 
 from cslr.baselines.setting import Learnt, Setting, Stage
 from cslr.bench.holding import hold
-from cslr.bench.methods import NON_PRIVATE, YARDSTICKS, method_named
+from cslr.bench.methods import YARDSTICKS, method_named
 from cslr.bench.own_run import is_own
 from cslr.bench.partition import describe_partition
 from cslr.bench.predict import Model
@@ -27,12 +27,12 @@ from cslr.bench.study import Study
 from cslr.config import Config
 from cslr.engines.simulation import Population
 from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
-from cslr.privacy.accounting import ADVERSARIES, SCOPES, epsilon_of
+from cslr.privacy.accounting import ADVERSARIES, SCOPES, Scope, epsilon_of
 from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
-from cslr.privacy.plan import Budget, Plan, calibrate
+from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.seeding import Seeds
-from cslr.types import BoolArray, FloatArray
+from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Step", "run"]
 
@@ -44,9 +44,10 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
     """Everything the configuration asks for, from the trace where it is already there."""
     started = time.perf_counter()
     _check_privacy(config)
+    method = method_named(config.method)
     plan = _plan(config, study.stream)
     populations = [_population(config, study, seed) for seed in config.seeds]
-    if config.privacy.mode == "enforced" and config.method == "cslr":
+    if config.privacy.mode == "enforced" and method.reads == "privately":
         with _ledger(config, config.method, config.seeds[0], directory) as ledger:
             _check_affordable(ledger, plan, directory.seed(config.seeds[0]))
     directory.begin()
@@ -57,8 +58,8 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
         _note_partition(directory, study, population, seed)
         for name in names:
             with _ledger(config, name, seed, directory) as ledger:
-                setting = _setting(config, study, population, seed, plan, ledger, directory)
-                for after, stage in enumerate(method_named(name)(setting)):
+                setting = _setting(config, study, population, seed, plan, ledger, directory, name)
+                for after, stage in enumerate(method_named(name).stages(setting)):
                     on_step(f"seed {seed} · {name} · after {after} tasks", done, total)
                     if directory.find(kind="row", seed=seed, method=name, after=after) is None:
                         _finish_row(directory, study, setting, stage, name, after)
@@ -75,10 +76,16 @@ def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) ->
 
 def _check_privacy(config: Config) -> None:
     """Nobody's own rows are read without noise, and nothing is noted about who holds them."""
-    if config.privacy.mode == "enforced" and config.method in NON_PRIVATE:
+    method = method_named(config.method)
+    if config.privacy.mode == "enforced" and method.reads == "openly":
         raise ConfigError(
             f"method {config.method!r} reads rows without noise, so it cannot be run where privacy "
             f"is enforced; use --method cslr"
+        )
+    if config.privacy.mode == "enforced" and method.settled(config).head.kind == "federated":
+        raise ConfigError(
+            "a federated head sends updates without noise, so it cannot be run where privacy is "
+            "enforced; use --head released or --head dp-fedavg"
         )
     if is_own(config.stream) and config.privacy.mode != "enforced":
         raise ValueError("config must be completed (own_run.complete) before own rows are read")
@@ -92,15 +99,24 @@ def _beside(config: Config) -> tuple[str, ...]:
     if not config.yardsticks:
         return ("zero-shot",)
     enforced = config.privacy.mode == "enforced"
-    return tuple(name for name in YARDSTICKS if not (enforced and name in NON_PRIVATE))
+    return tuple(
+        name for name in YARDSTICKS if not (enforced and method_named(name).reads == "openly")
+    )
 
 
 def _plan(config: Config, stream: Stream) -> Plan:
     """The noise that follows from the promise; none is needed where nothing is released."""
-    privacy, releases = config.privacy, len(stream.tasks)
-    epsilon = privacy.epsilon if config.method == "cslr" else math.inf
-    budget = Budget(epsilon, privacy.delta, privacy.adversary)
-    return calibrate(budget, releases, privacy.participation, privacy.cap or stream.cap)
+    privacy, method = config.privacy, method_named(config.method)
+    private = method.reads == "privately"
+    settled = method.settled(config)
+    return calibrate(
+        Budget(privacy.epsilon if private else math.inf, privacy.delta, privacy.adversary),
+        len(stream.tasks),
+        privacy.participation,
+        privacy.cap or stream.cap,
+        method.schedule(settled) if private else Schedule(),
+        settled.head.participation or privacy.participation,
+    )
 
 
 def _population(config: Config, study: Study, seed: int) -> Population:
@@ -116,8 +132,15 @@ def _population(config: Config, study: Study, seed: int) -> Population:
         np.repeat(clients, lengths),
         config.stream.clients or study.stream.clients,
         first + np.arange(lengths.sum()),
-        train.targets if study.family.sent else None,
+        train.targets,
+        _kinds(study),
     )
+
+
+def _kinds(study: Study) -> IntArray:
+    """(n,) the true mode of each train example: what its stream knows of it, else its label."""
+    known = study.stream.train.kinds
+    return study.train.labels if known is None else known[study.train.rows]
 
 
 def _note_partition(
@@ -140,8 +163,11 @@ def _note_partition(
 def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
     """The run's own ledger if privacy is simulated, the federation's if it is enforced."""
     privacy = config.privacy
-    epsilon = math.inf if method in NON_PRIVATE else privacy.budget or privacy.epsilon
-    budget = Budget(epsilon, privacy.delta, privacy.adversary)
+    known = method_named(method)
+    epsilon = math.inf if known.reads == "openly" else privacy.budget or privacy.epsilon
+    federated = known.settled(config).head.kind == "federated"
+    scope: Scope = "replay" if federated else "end_to_end"
+    budget = Budget(epsilon, privacy.delta, privacy.adversary, scope)
     name = config.stream.name
     if method != config.method:
         federation = Federation(name, Budget(math.inf, privacy.delta), "simulated")
@@ -172,12 +198,15 @@ def _check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
         record["body"]["attempt"] for record in ledger.records if record["kind"] == "settled"
     }
     open_ = {charge.label for place, charge in enumerate(ledger.charges) if place not in settled}
-    labels = [f"task {task}" for task in range(plan.releases)]
-    due = [
-        plan.charge(label, task)
-        for task, label in enumerate(labels)
-        if kept.load(label) is None and label not in open_
-    ]
+    if plan.schedule == Schedule():
+        labels = [f"task {task}" for task in range(plan.releases)]
+        due = [
+            plan.charge(label, task)
+            for task, label in enumerate(labels)
+            if kept.load(label) is None and label not in open_
+        ]
+    else:  # of several releases a task: all are due, or the run is already under way
+        due = [] if kept.path.exists() else plan.charges()
     if not ledger.charges or not due:
         return
     charges = [*ledger.charges, *due]
@@ -201,17 +230,21 @@ def _setting(
     plan: Plan,
     ledger: Ledger,
     directory: RunDirectory,
+    method: str | None = None,
 ) -> Setting:
     stream = study.stream
+    config = method_named(method or config.method).settled(config)
     return Setting(
         population=population,
         tasks=tuple(task.labels for task in stream.tasks),
         family=study.family,
         label_texts=study.label_texts,
+        topics=study.topics,
         public=study.public,
         encoder=study.encoder,
         replay=config.replay,
         head=config.head,
+        effort=config.effort,
         plan=plan,
         ledger=ledger,
         seeds=Seeds(seed),
@@ -242,6 +275,13 @@ def _finish_row(
     seen = setting.seen(after) if after else np.ones(setting.labels, dtype=np.bool_)
     allowed = [_allowed(scenario, setting, after, task) for task in range(len(setting.tasks))]
     scored = _scored(study, learnt, allowed, seen)
+    more = dict(scored.more)
+    if learnt.personal and after == len(setting.tasks):
+        more["personal"] = _personal(study, setting, learnt, allowed, seen)
+    step: dict[str, object] = {"seed": seed, "method": method, "after": after}
+    if learnt.diagnosis and directory.find(kind="diagnosis", **step) is None:
+        measured = {name: _plain(value) for name, value in learnt.diagnosis.items()}
+        directory.note(kind="diagnosis", **step, **measured)
     directory.note(
         kind="row",
         seed=seed,
@@ -249,9 +289,21 @@ def _finish_row(
         after=after,
         scores=[_plain(value) for value in scored.tasks],
         labels=[_plain(value) for value in scored.labels],
-        more={name: _plain(value) for name, value in scored.more.items()},
+        more={name: _plain(value) for name, value in more.items()},
         seconds=round(time.perf_counter() - begun, 3),
     )
+
+
+def _personal(
+    study: Study, setting: Setting, learnt: Learnt, allowed: list[BoolArray], seen: BoolArray
+) -> float:
+    """The mean over clients of each one's own model on the tasks it holds."""
+    population, means = setting.population, []
+    for client, scorer in learnt.personal:
+        held = np.unique(population.tasks[population.held[population.clients == client]])
+        scored = _scored(study, Learnt(scorer), allowed, seen)
+        means.append(float(np.nanmean(np.array(scored.tasks)[held])))
+    return float(np.mean(means))
 
 
 def _scored(study: Study, learnt: Learnt, allowed: list[BoolArray], seen: BoolArray) -> Scored:

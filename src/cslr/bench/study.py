@@ -19,6 +19,7 @@ from cslr.bench.streams.marked import tagged_example
 from cslr.bench.tokens import TokenEncoder, WordVectors, embed_words, load_token_encoder
 from cslr.config import Config
 from cslr.errors import DataError
+from cslr.protocol.step3_match import check_matcher
 from cslr.protocol.targets import Family
 from cslr.types import FloatArray, IntArray
 
@@ -51,6 +52,7 @@ class Study:
     test: Examples
     public: FloatArray  # (n, d)
     label_texts: FloatArray  # (c, d)
+    topics: FloatArray | None  # (c, J, d) where labels declare several topics
     seconds: float
     """How long reading and embedding took."""
     notices: tuple[str, ...] = ()
@@ -61,6 +63,7 @@ def load_study(config: Config, progress: bool = False) -> Study:
     """Load and embed everything the configuration names; texts seen before come from the cache."""
     started = time.perf_counter()
     method_named(config.method)
+    check_matcher(config.replay.matcher or "signature")
     config = complete(config)
     wanted = config.stream
     notices: tuple[str, ...] = ()
@@ -83,11 +86,12 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
         stream.test.texts,
         stream.public,
         [label.description for label in stream.labels],
+        [topic for label in stream.labels for topic in _topics(label, stream.labels)],
     ]
     texts = [text for group in groups for text in group]
     vectors = embed(texts, encoder, EmbeddingCache(), progress=progress)
     ends = np.cumsum([len(group) for group in groups])
-    train, test, public, label_texts = np.split(vectors, ends[:-1])
+    train, test, public, label_texts, topics = np.split(vectors, ends[:-1])
     return Study(
         stream,
         family,
@@ -96,8 +100,15 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
         _of_texts(test, stream.test, family),
         public,
         label_texts,
+        topics.reshape(len(label_texts), -1, topics.shape[1]) if len(topics) else None,
         time.perf_counter() - started,
     )
+
+
+def _topics(label: Label, labels: tuple[Label, ...]) -> list[str]:
+    """As many texts about a label as any label declares topics: its own, then its description."""
+    most = max(len(each.topics) for each in labels)
+    return [*label.topics, *[label.description] * (most - len(label.topics))]
 
 
 def _of_texts(z: FloatArray, rows: Rows, family: Family) -> Examples:
@@ -127,6 +138,7 @@ def _embed_words(
         _of_words(test, stream.test, family),
         embed_words(public, encoder, cache, progress=progress).z,
         _marked_words(stream.labels, encoder, cache),
+        None,
         time.perf_counter() - started,
     )
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from cslr.errors import DataError
 from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Summed
-from cslr.protocol.ports import Examples, Request
-from cslr.protocol.round import contribute
+from cslr.privacy.values import Bounded, Summed
+from cslr.protocol.ports import Device, Examples
 from cslr.seeding import Seeds
 from cslr.types import BoolArray, FloatArray, IntArray
 
@@ -38,6 +37,7 @@ class Population:
     count: int  # N
     rows: IntArray | None = None  # (h,) None: every row once, in order
     targets: FloatArray | None = None  # (n, outputs) where the label does not settle them
+    kinds: IntArray | None = None  # (n,) true modes, to measure alignment; no client reads them
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
@@ -79,11 +79,32 @@ class SimulatedCohort:
     task: int
     taking_part: BoolArray  # (N,)
 
-    def total(self, request: Request) -> Summed:
-        """An ideal secure sum over the clients that take part."""
-        return plain_sum([contribute(batch, request) for batch in self._batches()])
+    @property
+    def size(self) -> int:
+        """How many of the clients that take part hold anything of the task."""
+        held = self.population.tasks[self.population.held] == self.task
+        holders = np.unique(self.population.clients[held])
+        return int(self.taking_part[holders].sum())
 
-    def _batches(self) -> Iterator[Examples]:
+    def total(self, device: Device) -> Summed:
+        """An ideal secure sum over the clients that take part."""
+        return plain_sum([device(batch) for batch in self.batches()])
+
+    def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
+        """The answers of all clients that take part, in batches, and who gave them.
+
+        One that holds nothing of the task answers too: a silence would tell.
+        """
+        batches = list(self.batches())
+        speaking = {client for batch in batches for client in batch.clients}
+        silent = [int(i) for i in np.flatnonzero(self.taking_part) if int(i) not in speaking]
+        if silent:
+            batches.append(self._nobody(tuple(silent)))
+        clients = tuple(client for batch in batches for client in batch.clients)
+        return clients, [device(batch) for batch in batches]
+
+    def batches(self) -> Iterator[Examples]:
+        """The rows of the clients that take part, those of like size side by side."""
         population, held = self.population, self.population.held
         mine = (population.tasks[held] == self.task) & self.taking_part[population.clients]
         places = np.flatnonzero(mine)
@@ -99,11 +120,11 @@ class SimulatedCohort:
             chosen, by_size = by_size[:take], by_size[take:]
             yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
 
-    def _nobody(self) -> Examples:
-        """One client that holds nothing, so that an empty cohort sums to zeros."""
-        nothing = np.zeros((1, 1), dtype=np.int64)
-        z = np.zeros((1, 1, self.population.z.shape[1]))
-        return Examples(z, labels=nothing, mask=nothing > 0, clients=(0,))
+    def _nobody(self, clients: tuple[int, ...] = (0,)) -> Examples:
+        """Clients that hold nothing; one of them, so that an empty cohort sums to zeros."""
+        nothing = np.zeros((len(clients), 1), dtype=np.int64)
+        z = np.zeros((*nothing.shape, self.population.z.shape[1]))
+        return Examples(z, labels=nothing, mask=nothing > 0, clients=clients)
 
     def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
         """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""
@@ -116,4 +137,5 @@ class SimulatedCohort:
             mask=mask,
             clients=tuple(int(i) for i in ids),
             targets=None if self.population.targets is None else self.population.targets[chosen],
+            kinds=None if self.population.kinds is None else self.population.kinds[chosen],
         )

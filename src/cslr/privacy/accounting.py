@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal, get_args
 
 from scipy.optimize import brentq
@@ -65,6 +66,8 @@ class Charge:
     """Noise multiplier; None: released without noise."""
     q: float = 1.0
     """Probability with which each client took part."""
+    task: int | None = None
+    """The task it belongs to, of which a client may be capped to a few; None: the round is one."""
 
     def __post_init__(self) -> None:
         if self.sigma is not None and not 0 < self.sigma < math.inf:
@@ -79,43 +82,60 @@ def epsilon_of(
     adversary: Adversary,
     scope: Scope = "end_to_end",
     cap: int | None = None,
+    interval: float | None = None,
 ) -> float:
-    """ε at δ of everything charged; ``cap`` is the most rounds any client contributes to."""
+    """ε at δ of everything charged; ``cap`` is the most tasks any client contributes to."""
     counted = [c for c in charges if scope == "end_to_end" or c.part == "replay"]
     if not counted:
         return 0.0
     if adversary == "server" or any(charge.sigma is None for charge in counted):
         return math.inf
-    rounds = _worst_rounds(_rounds(counted), cap)
+    rounds = _worst_tasks(_rounds(counted), cap, ordered=adversary == "roster")
     if adversary == "roster" or all(q == 1.0 for _, q in rounds):
         return gaussian_epsilon(math.sqrt(sum(sigma**-2 for sigma, _ in rounds)), delta)
-    return pld_epsilon(rounds, delta)
+    return pld_epsilon(rounds, delta, interval)
 
 
-def _rounds(charges: Sequence[Charge]) -> list[tuple[float, float]]:
-    """(σ, q) of each round: the Gaussians behind one coin are one Gaussian, Σ σ⁻² = σ_round⁻².
+Rounds = list[tuple[float, float]]
+"""(σ, q) of rounds with a coin each."""
+
+
+def _rounds(charges: Sequence[Charge]) -> dict[int, Rounds]:
+    """The rounds of each task: the Gaussians behind one coin are one, Σ σ⁻² = σ_round⁻².
 
     The same label again in a round is a release of its own with a coin of its own.
     """
-    precision: dict[tuple[int, int], float] = {}
-    q: dict[tuple[int, int], float] = {}
+    precision: dict[tuple[int, int, int], float] = {}
+    q: dict[tuple[int, int, int], float] = {}
     seen: Counter[tuple[int, str]] = Counter()
     for charge in charges:
         if charge.sigma is None:
             raise ValueError("a release without noise has no finite cost")
-        coin = (charge.round, seen[charge.round, charge.label])
+        task = charge.round if charge.task is None else charge.task
+        coin = (task, charge.round, seen[charge.round, charge.label])
         seen[charge.round, charge.label] += 1
         precision[coin] = precision.get(coin, 0.0) + charge.sigma**-2
         if q.setdefault(coin, charge.q) != charge.q:
             raise ValueError(f"round {charge.round} was charged with two sampling rates")
-    return [(precision[coin] ** -0.5, q[coin]) for coin in sorted(precision)]
+    rounds: dict[int, Rounds] = {}
+    for coin in sorted(precision):
+        rounds.setdefault(coin[0], []).append((precision[coin] ** -0.5, q[coin]))
+    return rounds
 
 
-def _worst_rounds(rounds: list[tuple[float, float]], cap: int | None) -> list[tuple[float, float]]:
-    """The ``cap`` costliest rounds, where costs can be ordered at all (one q)."""
-    if cap is None or len({q for _, q in rounds}) > 1:
-        return rounds
-    return sorted(rounds)[:cap]
+def _worst_tasks(tasks: Mapping[int, Rounds], cap: int | None, ordered: bool) -> Rounds:
+    """The rounds of the ``cap`` costliest tasks.
+
+    Without amplification (``ordered``) the cost of a task is Σ σ⁻². With it, tasks can be ordered
+    if each holds all rounds of the next, or one round each at one rate; else all of them count.
+    """
+    by_cost = sorted(tasks.values(), key=lambda rounds: -sum(sigma**-2 for sigma, _ in rounds))
+    if cap is not None and not ordered:
+        single = all(len(rounds) == 1 for rounds in by_cost)
+        nested = all(not Counter(b) - Counter(a) for a, b in pairwise(by_cost))
+        if not nested and not (single and len({q for ((_, q),) in by_cost}) == 1):
+            cap = None
+    return [each for rounds in by_cost[:cap] for each in rounds]
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

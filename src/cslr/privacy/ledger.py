@@ -168,7 +168,9 @@ class Ledger:
         """Everything that was charged, in order."""
         fields = Charge.__dataclass_fields__
         bodies = self._chain.of_kind("charge")
-        return tuple(Charge(**{name: body[name] for name in fields}) for body in bodies)
+        return tuple(
+            Charge(**{name: body[name] for name in fields if name in body}) for body in bodies
+        )
 
     @property
     def cap(self) -> int | None:
@@ -191,7 +193,8 @@ class Ledger:
         """The cap holds for one pass over the plan's releases; repeated or other ones all count."""
         charges = (*self.charges, *more)
         once = len({charge.label for charge in charges}) == len(charges)
-        return self.cap if once and all(charge.part == "replay" for charge in charges) else None
+        of_tasks = all(charge.part == "replay" or charge.task is not None for charge in charges)
+        return self.cap if once and of_tasks else None
 
     def _check_budget(self, charge: Charge) -> None:
         budget = self.federation.budget
@@ -199,10 +202,11 @@ class Ledger:
             [*self.charges, charge],
             budget.delta,
             budget.adversary,
+            budget.scope,
             cap=self._effective_cap(charge),
         )
         if not after <= budget.epsilon + 1e-9:  # an ε that is not a number is refused, too
-            spent = self.epsilon("end_to_end", budget.adversary)
+            spent = self.epsilon(budget.scope, budget.adversary)
             raise BudgetExceeded(
                 f"releasing {charge.label!r} would bring {self.federation.name!r} to "
                 f"ε = {after:.3g} against {budget.adversary}, beyond its budget of "

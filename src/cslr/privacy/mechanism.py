@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,10 +18,10 @@ import numpy as np
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger import Ledger
 from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_for_sum
-from cslr.privacy.values import _SEAL, Released, Summed
+from cslr.privacy.values import _SEAL, Bounded, Released, Summed
 from cslr.types import FloatArray
 
-__all__ = ["LEAST_SIGMA", "noise_in_steps", "recall", "release", "settle"]
+__all__ = ["LEAST_SIGMA", "noise_in_steps", "recall", "release", "release_each", "settle"]
 
 LEAST_SIGMA: Final = 2**12
 """Grid steps: below this the grid is too coarse to be accounted as continuous."""
@@ -50,6 +51,26 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
         stream = KeyStream(key_for_sum(key, total))
         total = total + discrete_gaussian(scale, len(total), stream)
     return Released(summed.grid.decode(total), _SEAL)
+
+
+def release_each(
+    answers: Sequence[Bounded], charge: Charge, ledger: Ledger
+) -> Released[FloatArray]:
+    """(b, D) every client's own vector with noise of its own: what a device does before it sends.
+
+    Nobody's noise hides anybody else, so each client pays the whole charge, and it arrives under
+    its sender's name, so the charge must claim no amplification.
+    """
+    if charge.q != 1:
+        raise ValueError("a message with its sender's name earns no amplification: q must be 1")
+    grid = answers[0].grid
+    rows = np.concatenate([each.rows(_SEAL) for each in answers])
+    scale = None if charge.sigma is None else noise_in_steps(charge.sigma, grid.steps)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()))
+    if scale is not None:
+        stream = KeyStream(key_for_sum(key, rows.ravel()))
+        rows = rows + discrete_gaussian(scale, rows.size, stream).reshape(rows.shape)
+    return Released(grid.decode(rows), _SEAL)
 
 
 def settle(released: Released[FloatArray], label: str, ledger: Ledger) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from scipy.optimize import brentq
@@ -18,12 +18,12 @@ from cslr.errors import ConfigError
 from cslr.privacy.accounting import (
     Adversary,
     Charge,
+    Scope,
     epsilon_of,
     gaussian_epsilon,
-    pld_epsilon,
 )
 
-__all__ = ["Budget", "Forecast", "Plan", "calibrate", "forecast"]
+__all__ = ["Budget", "Forecast", "Plan", "Schedule", "calibrate", "forecast"]
 
 _LEAST_SIGMA: Final = 0.05
 """Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
@@ -36,6 +36,8 @@ class Budget:
     epsilon: float
     delta: float = 1e-5
     adversary: Adversary = "roster"
+    scope: Scope = "end_to_end"
+    """What it holds for: everything that is released, or the replay alone."""
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0 or math.isnan(self.epsilon):
@@ -50,64 +52,146 @@ class Budget:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values; JSON has no ∞, so no budget at all is null."""
-        return {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+        plain = {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
+        if self.scope == "end_to_end":
+            del plain["scope"]
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Budget:
         """The inverse of ``as_dict``."""
         epsilon = math.inf if plain["epsilon"] is None else plain["epsilon"]
-        return cls(epsilon, plain["delta"], plain["adversary"])
+        scope = plain.get("scope", "end_to_end")
+        return cls(epsilon, plain["delta"], plain["adversary"], scope)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What a method releases about each task."""
+
+    replay: int = 1
+    """Sums about the replay, all behind one coin."""
+    lists: int = 0
+    """Messages noised on the device: they come with their sender's name, so nothing amplifies."""
+    head: int = 0
+    """Updates of a model, each behind a coin of its own."""
+
+    @property
+    def coins(self) -> int:
+        """Rounds of one task."""
+        return (self.replay > 0) + self.lists + self.head
+
+
+_ONE_SUM: Final = Schedule()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Who takes part, how often, and the noise that follows. Made by ``calibrate`` only."""
+    """Who takes part, how often, and the noise that follows. Made by ``calibrate`` only.
+
+    Where a task has both, releases about the replay and updates of a model get half of the budget
+    each (exactly so without amplification); within a half all have the same multiplier.
+    """
 
     budget: Budget
     releases: int
+    """Tasks that are released."""
     q: float
     cap: int
-    """The most releases any one client contributes to."""
-    sigma: float | None
-    """Noise multiplier of each release; None exactly when ε = ∞."""
+    """The most of them that any one client contributes to."""
+    unit: float | None
+    """Noise multiplier of one release, had its half only one; None exactly when ε = ∞."""
+    schedule: Schedule = _ONE_SUM
+    head_q: float = 1.0
+    """q of a model's updates."""
 
-    def charge(self, label: str, round_: int) -> Charge:
-        """What one release of this plan costs."""
-        return Charge(label, round_, "replay", self.sigma, self.q)
+    @property
+    def sigma(self) -> float | None:
+        """Noise multiplier of each list and each sum about the replay."""
+        return self._shared(self.schedule.replay + self.schedule.lists)
+
+    @property
+    def head_sigma(self) -> float | None:
+        """Noise multiplier of each update of a model."""
+        return self._shared(self.schedule.head)
+
+    def _shared(self, count: int) -> float | None:
+        """The multiplier of ``count`` releases that together cost one of ``unit``."""
+        return self.unit * math.sqrt(count) if self.unit is not None and count else None
+
+    def charge(self, label: str, task: int) -> Charge:
+        """What a sum about the replay costs."""
+        return Charge(label, task * self.schedule.coins, "replay", self.sigma, self.q, task)
+
+    def list_charge(self, label: str, task: int) -> Charge:
+        """What a message noised on the device costs."""
+        coin = task * self.schedule.coins + (self.schedule.replay > 0)
+        return Charge(label, coin, "replay", self.sigma, 1.0, task)
+
+    def head_charge(self, label: str, task: int, update: int) -> Charge:
+        """What an update of a model costs, the ``update``-th of its task."""
+        place = self.schedule.coins - self.schedule.head + update
+        coin = task * self.schedule.coins + place
+        return Charge(label, coin, "head", self.head_sigma, self.head_q, task)
+
+    def charges(self) -> list[Charge]:
+        """Everything the plan will release, under names of its own."""
+        charges: list[Charge] = []
+        for task in range(self.releases):
+            charges += [self.charge(f"{task} sum {i}", task) for i in range(self.schedule.replay)]
+            charges += [
+                self.list_charge(f"{task} list {i}", task) for i in range(self.schedule.lists)
+            ]
+            charges += [
+                self.head_charge(f"{task} update {i}", task, i) for i in range(self.schedule.head)
+            ]
+        return charges
 
     def epsilon(self, adversary: Adversary) -> float:
-        """ε once every planned release has happened."""
-        charges = [self.charge(str(r), r) for r in range(self.releases)]
-        return epsilon_of(charges, self.budget.delta, adversary, cap=self.cap)
+        """ε once everything planned has happened."""
+        return epsilon_of(self.charges(), self.budget.delta, adversary, cap=self.cap)
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for the ledger."""
-        return {**asdict(self), "budget": self.budget.as_dict()}
+        sigmas = {"sigma": self.sigma, "head_sigma": self.head_sigma}
+        return {**asdict(self), "budget": self.budget.as_dict(), **sigmas}
 
 
-def calibrate(budget: Budget, releases: int, q: float = 1.0, cap: int | None = None) -> Plan:
-    """The least noise with which ``releases`` joint vectors stay within the budget.
+def calibrate(
+    budget: Budget,
+    releases: int,
+    q: float = 1.0,
+    cap: int | None = None,
+    schedule: Schedule = _ONE_SUM,
+    head_q: float = 1.0,
+) -> Plan:
+    """The least noise with which ``releases`` tasks of ``schedule`` stay within the budget.
 
     q: probability that a client takes part in a release; it lowers ε only against ``public``.
-    cap: the most releases any client contributes to (default: all of them).
+    cap: the most tasks any client contributes to (default: all of them).
     """
     if releases < 1:
         raise ConfigError(f"a plan needs at least one release, not {releases}")
-    if not 0 < q <= 1:
-        raise ConfigError(f"q, the participation rate, must lie in (0, 1], not {q:g}")
+    for rate in (q, head_q):
+        if not 0 < rate <= 1:
+            raise ConfigError(f"q, the participation rate, must lie in (0, 1], not {rate:g}")
+    if schedule.coins < 1:
+        raise ConfigError("a plan needs something to release")
     cap = releases if cap is None else cap
     if not 1 <= cap <= releases:
         raise ConfigError(
             f"cap, the tasks a client may contribute to, must lie in 1..{releases}, not {cap}"
         )
+    plan = Plan(budget, releases, q, cap, None, schedule, head_q)
     if math.isinf(budget.epsilon):
-        return Plan(budget, releases, q, cap, None)
-    amplified = budget.adversary == "public" and q < 1
-    sigma = _sigma_sampled(budget, q, cap) if amplified else _sigma_full(budget, cap)
-    return Plan(budget, releases, q, cap, sigma)
+        return plan
+    halves = (schedule.replay + schedule.lists > 0) + (schedule.head > 0)
+    plan = replace(plan, unit=_unit_full(budget, cap * halves))
+    amplified = any(charge.q < 1 for charge in plan.charges())
+    return _sampled(plan) if budget.adversary == "public" and amplified else plan
 
 
-def _sigma_full(budget: Budget, count: int) -> float:
+def _unit_full(budget: Budget, count: int) -> float:
     """Closed form: the largest μ that stays within the budget, shared by ``count`` Gaussians."""
 
     def excess(log_mu: float) -> float:
@@ -120,42 +204,44 @@ def _sigma_full(budget: Budget, count: int) -> float:
     return math.sqrt(count) / mu * (1 + 1e-9)
 
 
-def _sigma_sampled(budget: Budget, q: float, count: int) -> float:
+def _sampled(plan: Plan) -> Plan:
     """The root of a coarse PLD, confirmed by the exact one to cost 0.995 ε to ε.
 
     A coarse PLD is up to a hundred times faster and a little pessimistic; where it is too
     pessimistic the search is repeated on finer ones.
     """
-    unamplified = _sigma_full(budget, count)
-    coarse = max(1e-4, min(1e-2, budget.epsilon / 100))
+    epsilon = plan.budget.epsilon
+    coarse = max(1e-4, min(1e-2, epsilon / 100))
     for interval in (coarse, coarse / 8, 1e-4):
-        sigma = _root_of_pld(0.998 * budget.epsilon, budget.delta, q, count, unamplified, interval)
-        if sigma == _LEAST_SIGMA:
-            return sigma
-        exact = pld_epsilon([(sigma, q)] * count, budget.delta)
-        if 0.995 * budget.epsilon <= exact <= budget.epsilon:
-            return sigma
-    return unamplified
+        found = _root_of_pld(plan, interval)
+        if found.unit == _LEAST_SIGMA or 0.995 * epsilon <= found.epsilon("public") <= epsilon:
+            return found
+    return plan
 
 
-def _root_of_pld(
-    epsilon: float, delta: float, q: float, count: int, start: float, interval: float
-) -> float:
-    """σ from ``_LEAST_SIGMA`` to just over ``start`` at which ``count`` rounds cost ε."""
+def _root_of_pld(plan: Plan, interval: float) -> Plan:
+    """``plan`` with a unit from ``_LEAST_SIGMA`` to just over its own at which it costs ε."""
+    epsilon, delta = 0.998 * plan.budget.epsilon, plan.budget.delta
 
-    def excess(log_sigma: float) -> float:
-        return pld_epsilon([(math.exp(log_sigma), q)] * count, delta, interval) - epsilon
+    def at(log_unit: float) -> Plan:
+        return replace(plan, unit=math.exp(log_unit))
 
+    def excess(log_unit: float) -> float:
+        charges = at(log_unit).charges()
+        return epsilon_of(charges, delta, "public", cap=plan.cap, interval=interval) - epsilon
+
+    assert plan.unit is not None
+    start = plan.unit
     high = math.log(1.01 * start)
     if excess(high) > 0:
-        return start
+        return plan
     while start > _LEAST_SIGMA:
         start = max(start / 2, _LEAST_SIGMA)
         low = math.log(start)
         if excess(low) > 0:
-            return math.exp(brentq(excess, low, high, xtol=1e-6))
+            return at(brentq(excess, low, high, xtol=1e-6))
         high = low
-    return _LEAST_SIGMA
+    return replace(plan, unit=_LEAST_SIGMA)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from cslr.numerics.gaussian import Gaussians
 from cslr.privacy.grid import Grid
+from cslr.protocol.head import Head
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public import Modes, PublicSpace
 from cslr.protocol.step1_list import ListLearner
@@ -46,11 +47,16 @@ class Agreement:
     modes: Modes
     learner: ListLearner
     matcher: str
-    second_moments: str  # "shared" | "diagonal"
+    second_moments: str  # "shared" | "diagonal" | "full"
     seed: int
     clients: int  # N, registered
     family: Family
-    bound: float = 1.0  # S
+    release: str = "sum"  # or "list": before the sum, every client's noised list
+    clipping: str = (
+        "joint"  # or "separate": weights, means, second moments and targets by themselves
+    )
+    bounds: tuple[float, ...] = (1.0,)  # S of each clip
+    list_bound: float = 1.0  # S of a list
     kept: float = 1.0
     """Share of a simulated client's weight that survives the clip."""
 
@@ -62,42 +68,61 @@ class Agreement:
     def layout(self, modes: int) -> Layout:
         """The layout of a contribution about this many modes."""
         r = self.space.dimension
-        shared = self.second_moments == "shared"
+        seconds = {"shared": 1, "diagonal": r, "full": r * (r + 1) // 2}[self.second_moments]
+        candidates = self.modes.candidates
         return Layout(
             modes,
-            r,
-            seconds=1 if shared else r,
-            targets=self.family.sent,
+            r if candidates is None else candidates.shape[1],
+            seconds=seconds,
+            targets=self.family.sent(self.modes.pooled),
             weight_scale=WEIGHT_SCALE,
-            second_scale=SHARED_SCALE if shared else DIAGONAL_SCALE,
+            second_scale=SHARED_SCALE if seconds == 1 else DIAGONAL_SCALE,
             target_scale=TARGET_SCALE,
         )
 
+    def list_layout(self, groups: int) -> Layout:
+        """The layout of a list that is released: weights, means and one spread for each entry."""
+        entries = groups * self.learner.size
+        return Layout(entries, self.space.dimension, 1, 0, WEIGHT_SCALE, SHARED_SCALE, 1.0)
+
     def request(
-        self, task: int, labels: tuple[int, ...], expected: FloatArray | None = None
+        self,
+        task: int,
+        labels: tuple[int, ...],
+        expected: FloatArray | None = None,
+        head: Head | None = None,
     ) -> Request:
         """What clients are told for a task; ``expected`` (K, r) replaces the prototypes' means."""
-        chosen = self.modes.of_labels(labels)
+        groups = self.modes.groups_of(labels)
+        chosen = self.modes.of_groups(groups)
         prototypes = self.modes.prototypes
         means = prototypes.mean[chosen] if expected is None else expected
         return Request(
             task=task,
-            labels=labels,
+            groups=groups,
             space=self.space,
             prototypes=Gaussians(means, prototypes.covariance[chosen]),
             family=self.family,
             learner=self.learner,
             matcher=self.matcher,
             layout=self.layout(len(chosen)),
-            grid=Grid(self.bound),
+            grids=tuple(Grid(bound) for bound in self.bounds),
             seed=self.seed,
+            candidates=self._candidates_of(groups),
+            head=head,
         )
+
+    def _candidates_of(self, groups: tuple[tuple[int, ...], ...]) -> FloatArray | None:
+        """(groups, V, r) what the modes of these groups may be selected from."""
+        if self.modes.candidates is None:
+            return None
+        return self.modes.candidates[[self.modes.groups.index(group) for group in groups]]
 
     def public_facts(self) -> dict[str, object]:
         """What the ledger fixes together with the plan."""
         return {
             "space": self.space.digest(),
-            "modes": len(self.modes.labels),
+            "modes": len(self.modes.group),
             "dimension": self.space.dimension,
             "second_moments": self.second_moments,
             "learner": asdict(self.learner),
@@ -105,7 +130,8 @@ class Agreement:
             "prototypes": self.modes.digest(),
             "clients": self.clients,
             "family": self.family.name,
-            "bound": round(self.bound, 9),
+            "release": self.release,
+            "bounds": [round(bound, 9) for bound in (*self.bounds, self.list_bound)],
             "model": model_facts(),
         }
 

@@ -1,24 +1,27 @@
 """The only questions a server may ask of its clients.
 
-``total`` shows the server nothing but the sum over the clients that take part. In process it is a
-vectorised call, over a network it is a secure aggregation; the protocol cannot tell which.
+``total`` shows the server nothing but the sum over the clients that take part, ``each`` only what
+every device has noised by itself. In process they are vectorised calls, over a network messages and
+a secure aggregation; the protocol cannot tell which.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from cslr.numerics.gaussian import Gaussians
 from cslr.privacy.grid import Grid
-from cslr.privacy.values import Summed
+from cslr.privacy.values import Bounded, Summed
+from cslr.protocol.head import Head
 from cslr.protocol.public import PublicSpace
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.targets import Family
 from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Cohort", "Examples", "Keep", "Request"]
+__all__ = ["Cohort", "Device", "Examples", "Keep", "Request"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Examples:
     clients: tuple[int, ...]  # (b,) ids, for the random streams
     targets: FloatArray | None = None
     """(b, n, outputs) y of each example, where the label does not settle it."""
+    kinds: IntArray | None = None
+    """(b, n) the true mode of each example, in a study that measures alignment."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +43,34 @@ class Request:
     """PUBLIC. What every client is told: it may depend on released values, never on raw ones."""
 
     task: int
-    labels: tuple[int, ...]
-    """The labels of this task, in the order of its modes."""
+    groups: tuple[tuple[int, ...], ...]
+    """What this task's modes are about, in their order: a label each, or all labels together."""
     space: PublicSpace
     prototypes: Gaussians
-    """(labels × J, r): public, moved by what was released earlier."""
+    """(groups × J, r): public, moved by what was released earlier."""
     family: Family
     learner: ListLearner
     matcher: str
     layout: Layout
-    grid: Grid
+    grids: tuple[Grid, ...]
+    """One clip for everything, or one for each of the four statistics."""
     seed: int
     """Seeds the starts of EM and the random matcher; protects nothing."""
+    names: Mapping[int, IntArray] | None = None
+    """(groups, L) the canonical ids of each client's candidates, where the server gave them."""
+    candidates: FloatArray | None = None
+    """(groups, V, r) what the means are voted for; None: they are averaged."""
+    head: Head | None = None
+    """Whose clipped logits are the targets; None: the answers themselves."""
 
-    def prototypes_of(self, label: int) -> Gaussians:
-        """(J, r) the prototypes of one of the labels."""
-        sub_modes = len(self.prototypes.mean) // len(self.labels)
-        first = self.labels.index(label) * sub_modes
-        chosen = slice(first, first + sub_modes)
+    @property
+    def sub_modes(self) -> int:
+        """J: modes of each group."""
+        return len(self.prototypes.mean) // len(self.groups)
+
+    def prototypes_of(self, place: int) -> Gaussians:
+        """(J, r) the prototypes of the group at this place."""
+        chosen = slice(place * self.sub_modes, (place + 1) * self.sub_modes)
         return Gaussians(self.prototypes.mean[chosen], self.prototypes.covariance[chosen])
 
 
@@ -69,8 +84,15 @@ class Keep(Protocol):
         """Durable when it returns."""
 
 
+Device = Callable[[Examples], Bounded]
+"""What a device is asked to do with its examples: a named function and what it is told."""
+
+
 class Cohort(Protocol):
     """The clients, as the server may see them."""
 
-    def total(self, request: Request) -> Summed:
-        """The sum of all contributions to this request."""
+    def total(self, device: Device) -> Summed:
+        """The sum of what all clients answer, and nothing else."""
+
+    def each(self, device: Device) -> tuple[tuple[int, ...], Sequence[Bounded]]:
+        """What each client answers, under its name; it is noised before anybody opens it."""

@@ -13,6 +13,7 @@ are part of the plan that is fixed before the first release.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -62,8 +63,16 @@ class PublicSpace:
     @cached_property
     def shape(self) -> FloatArray:
         """(d, d) covariance of a mode in this basis: within-topic, tempered, of public size."""
+        return self._shape(SHAPE_POWER)
+
+    @cached_property
+    def plain_shape(self) -> FloatArray:
+        """The same, not tempered: as a mode's texts are expected to lie."""
+        return self._shape(1.0)
+
+    def _shape(self, power: float) -> FloatArray:
         values, vectors = np.linalg.eigh(self.within)
-        values = np.maximum(values, 1e-3 * values.max()) ** SHAPE_POWER
+        values = np.maximum(values, 1e-3 * values.max()) ** power
         values *= (self.between.sum() + np.trace(self.within)) / values.sum()
         shape: FloatArray = (vectors * values) @ vectors.T
         return shape
@@ -84,9 +93,18 @@ class PublicSpace:
 
 
 def build_space(
-    z: FloatArray, encoder: str, dimension: int, anchors: int, rng: np.random.Generator
+    z: FloatArray,
+    encoder: str,
+    dimension: int,
+    anchors: int,
+    rng: np.random.Generator,
+    anchor_kind: str = "sentences",
 ) -> PublicSpace:
-    """The space of a public corpus z (n, d); anchors are drawn from it, fixed per stream."""
+    """The space of a public corpus z (n, d) with its anchors, fixed per stream.
+
+    anchor_kind: ``sentences`` of the corpus; ``synthetic`` embeddings, drawn with the corpus's mean
+    and variances; or ``random`` directions, as far from the centre as sentences are.
+    """
     n, d = z.shape
     if n < max(anchors, 2 * NEIGHBOURS):
         raise ValueError(f"z: {n} public sentences are too few for {anchors} anchors")
@@ -105,8 +123,24 @@ def build_space(
         dimension=min(dimension, d),
         anchors=np.zeros((0, min(dimension, d))),
     )
-    chosen = np.sort(rng.choice(n, size=anchors, replace=False))
-    return replace(space, anchors=space.into(z[chosen]))
+    return replace(space, anchors=_anchors(space, z, anchors, rng, anchor_kind))
+
+
+def _anchors(
+    space: PublicSpace, z: FloatArray, count: int, rng: np.random.Generator, kind: str
+) -> FloatArray:
+    """(m, r) the points at which signatures are taken."""
+    if kind == "sentences":
+        return space.into(z[np.sort(rng.choice(len(z), size=count, replace=False))])
+    white: FloatArray = rng.standard_normal((count, space.dimension))
+    if kind == "synthetic":
+        drawn: FloatArray = white * np.sqrt(space.spread)
+        return drawn
+    if kind == "random":
+        length = np.sqrt(space.spread.sum())
+        directions: FloatArray = white * (length / np.linalg.norm(white, axis=1, keepdims=True))
+        return directions
+    raise ValueError(f"anchor_kind must be sentences, synthetic or random, not {kind!r}")
 
 
 def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -137,20 +171,42 @@ def _signed(basis: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Modes:
-    """The modes of all declared labels: J per label, in label order. Public."""
+    """The modes of all groups of labels: J per group, in their order. Public.
 
-    labels: IntArray  # (K,) the label of each mode
+    A group is one label, so that a mode settles the answer, or all labels of a task (``pooled``),
+    so that only a target does.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    group: IntArray  # (K,) the group of each mode
     prototypes: Gaussians  # (K, r), diagonal
     from_texts: bool
     """Whether the prototypes say something about their label (``prior = "labels"``)."""
+    candidates: FloatArray | None = None  # (G, V, r) what a mode's mean may be selected from
+
+    @property
+    def labels(self) -> IntArray:
+        """(K,) the label of each mode; of a group of several the first."""
+        return np.array([group[0] for group in self.groups], dtype=np.int64)[self.group]
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a mode may be about several labels."""
+        return any(len(group) > 1 for group in self.groups)
 
     def digest(self) -> str:
         """A name for the prototypes, for the plan."""
         return _digest(f"{self.labels.tolist()}", self.prototypes.mean, self.prototypes.covariance)
 
-    def of_labels(self, labels: tuple[int, ...]) -> IntArray:
-        """Indices of the modes of these labels, in the order of ``labels``."""
-        places = [np.flatnonzero(self.labels == label) for label in labels]
+    def groups_of(self, labels: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The groups that a task with these labels is about, in their order."""
+        if labels in self.groups:
+            return (labels,)
+        return tuple((label,) for label in labels)
+
+    def of_groups(self, groups: tuple[tuple[int, ...], ...]) -> IntArray:
+        """Indices of the modes of these groups, in the order of ``groups``."""
+        places = [np.flatnonzero(self.group == self.groups.index(group)) for group in groups]
         return np.concatenate([np.zeros(0, dtype=np.int64), *places])
 
 
@@ -161,23 +217,52 @@ def declare_modes(
     sub_modes: int,
     prior: str,
     rng: np.random.Generator,
+    groups: Iterable[tuple[int, ...]] | None = None,
+    candidates: int = 0,
+    topics: FloatArray | None = None,
 ) -> Modes:
-    """Prototypes of J modes per label, from public sentences and label texts alone.
+    """Prototypes of J modes per group, from public sentences and label texts alone.
 
     public: (n, d) the corpus; texts: (c, d) embedded label texts. With ``prior = "labels"`` a
     label is represented by its text and by the public sentences that prefer it to every other
-    label's; with ``"none"`` all labels share prototypes made from the whole corpus.
+    label's; with ``"none"`` all labels share prototypes made from the whole corpus. groups: what
+    modes are about; None: each label by itself. candidates: V, of which means may be selected.
+    topics: (c, J, d) texts about the J things each label stands for, one for each of its modes.
     """
+    if topics is not None:
+        each = topics.reshape(-1, topics.shape[-1])
+        found = declare_modes(space, public, each, 1, prior, rng, candidates=candidates)
+        labels = tuple((label,) for label in range(len(topics)))
+        group = np.repeat(np.arange(len(topics)), topics.shape[1])
+        offered = found.candidates
+        if offered is not None:  # a mode may be any candidate of its label's topics
+            offered = offered.reshape(len(topics), -1, offered.shape[-1])
+        return replace(found, groups=labels, group=group, candidates=offered)
     coordinates = space.into(public)
-    if prior == "labels":
-        groups = _sentences_of_labels(public, texts)
-        means = np.concatenate([_centres(coordinates[g], sub_modes, rng) for g in groups])
-        means += np.repeat(_towards_texts(space, public, texts, groups), sub_modes, axis=0)
-    else:
-        means = np.tile(_centres(coordinates, sub_modes, rng), (len(texts), 1))
+    groups = tuple(groups or [(label,) for label in range(len(texts))])
+
+    def centres(count: int) -> list[FloatArray]:
+        """(J, r) for each group."""
+        if prior != "labels":
+            return [_centres(coordinates, count, rng)] * len(groups)
+        sentences = _sentences_of_labels(public, texts)
+        moves = _towards_texts(space, public, texts, sentences)
+        return [
+            _centres(coordinates[_distinct(sentences[list(group)])], count, rng)
+            + moves[list(group)].mean(axis=0)
+            for group in groups
+        ]
+
+    means = np.concatenate(centres(sub_modes))
     covariance = np.broadcast_to(space.spread, means.shape)
-    labels = np.repeat(np.arange(len(texts)), sub_modes)
-    return Modes(labels, Gaussians(means, covariance), prior == "labels")
+    group = np.repeat(np.arange(len(groups)), sub_modes)
+    chosen = np.stack(centres(candidates)) if candidates else None
+    return Modes(groups, group, Gaussians(means, covariance), prior == "labels", chosen)
+
+
+def _distinct(sentences: IntArray) -> IntArray:
+    """Each number once, in the order of its first occurrence."""
+    return np.array(list(dict.fromkeys(sentences.ravel().tolist())), dtype=np.int64)
 
 
 def _sentences_of_labels(public: FloatArray, texts: FloatArray) -> IntArray:

@@ -2,26 +2,33 @@
 
 ``contribute`` is what a device does, ``one_round`` what the server does, ``replay_of`` what anyone
 can do with the result. In ``sum`` mode the device names its own candidates: the prototypes are
-public, so the list is never released and costs nothing.
+public, so the list is never released and costs nothing; ``list_mode`` is the paper's other way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
+
+import numpy as np
 
 from cslr.numerics.mixture import Mixture
+from cslr.numerics.projection import onto_ball
 from cslr.privacy.grid import bound
 from cslr.privacy.ledger import Ledger
 from cslr.privacy.mechanism import recall, release, settle
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released, gather
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.ports import Cohort, Examples, Keep, Request
-from cslr.protocol.step1_list import clip_embeddings, learn_lists, steadied
+from cslr.protocol.head import Head
+from cslr.protocol.list_mode import GroupLists, group_lists, named
+from cslr.protocol.ports import Cohort, Device, Examples, Keep, Request
+from cslr.protocol.step1_list import steadied
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import (
     Statistics,
+    full_second_moments,
     joined,
     mode_statistics,
 )
@@ -32,11 +39,21 @@ from cslr.protocol.step4_aggregate.estimate import (
     estimate_replay,
     expected_means,
 )
+from cslr.protocol.step4_aggregate.selection import elected, votes
 from cslr.protocol.targets import candidate_targets
-from cslr.seeding import Seeds
-from cslr.types import FloatArray
+from cslr.types import FloatArray, IntArray
 
-__all__ = ["contribute", "one_round", "replay_of", "statistics_of"]
+__all__ = [
+    "canonical_ids",
+    "contribute",
+    "contribute_block",
+    "one_round",
+    "replay_of",
+    "request_for",
+    "statistics_of",
+]
+
+BLOCKS: Final = ("weights", "means", "seconds", "targets")
 
 
 def statistics_of(examples: Examples, request: Request) -> Statistics:
@@ -44,43 +61,83 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
 
     No operation mixes two clients, so their order cannot matter.
     """
-    space, learner = request.space, request.learner
-    x = space.into(clip_embeddings(examples.z))
+    space = request.space
     parts: list[Statistics] = []
-    for label in request.labels:
-        mine = examples.mask & (examples.labels == label)
-        counts = mine.sum(axis=1)
-        rngs = [
-            Seeds(request.seed).at("task", request.task, "label", label, "client", client)
-            for client in examples.clients
-        ]
-        # Line 2: a list of exactly L candidates.
-        lists = learn_lists(x, mine, space.spread, learner, rngs)
+    # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
+    for x, own in group_lists(examples, request):
+        lists = own.lists
         # Line 3: each candidate's target, as far as its label does not settle it.
-        targets = candidate_targets(examples.targets, x, mine, lists, label, request.family)
+        y, usual = _targets(examples, own.group, request)
+        targets = candidate_targets(y, x, own.mine, lists, usual, request.layout.targets)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
-        seen = Mixture(lists.weights, steadied(lists, counts, space.spread, learner.pseudo_count))
-        prototypes = request.prototypes_of(label)
-        ids = match(seen, prototypes, space.anchors, request.matcher, rngs)
+        ids = canonical_ids(examples, own, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
+        whole, offered = request.layout.seconds > space.dimension, request.candidates
         parts.append(
             mode_statistics(
                 lists,
                 ids,
-                counts,
-                prototypes,
+                own.counts,
+                request.prototypes_of(own.place),
                 space.spread,
                 request.layout.seconds,
-                learner.weight_floor,
+                request.learner.weight_floor,
                 targets,
+                full_second_moments(x, own.mine, lists) if whole else None,
+                None if offered is None else votes(lists.gaussians.mean, offered[own.place]),
             )
         )
     return joined(parts)
 
 
+def canonical_ids(examples: Examples, own: GroupLists, request: Request) -> IntArray:
+    """(b, L) the mode of each candidate: by the device itself, or as the server named it.
+
+    One that sent no list was given no names: −1, and what it has goes nowhere.
+    """
+    if request.names is not None:
+        nameless = np.full((len(request.groups), request.learner.size), -1)
+        names = [request.names.get(client, nameless) for client in examples.clients]
+        return np.stack([name[own.place] for name in names])
+    space, learner = request.space, request.learner
+    # Signatures compare densities, and one from five examples in hundreds of directions is none.
+    steady = steadied(own.lists, own.counts, space.spread, learner.pseudo_count)
+    seen = Mixture(own.lists.weights, steady)
+    prototypes = request.prototypes_of(own.place)
+    return match(seen, prototypes, space.anchors, request.matcher, own.rngs)
+
+
+def _targets(
+    examples: Examples, group: tuple[int, ...], request: Request
+) -> tuple[FloatArray | None, FloatArray]:
+    """y (b, n, outputs) of the examples, and what of it is usual for the group, (outputs,)."""
+    if request.head is not None:
+        logits = request.head.scores(examples.z)
+        logits = logits - logits.mean(axis=-1, keepdims=True)
+        return onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
+    return examples.targets, request.family.usual_of(group)
+
+
 def contribute(examples: Examples, request: Request) -> Bounded:
     """Line 8, on the device: all modes and blocks are one vector, and that is clipped, once."""
-    return bound(request.layout.pack(statistics_of(examples, request)), request.grid)
+    return bound(request.layout.pack(statistics_of(examples, request)), request.grids[0])
+
+
+def contribute_block(
+    examples: Examples,
+    request: Request,
+    block: int,
+    remembered: dict[tuple[int, ...], list[FloatArray]] | None = None,
+) -> Bounded:
+    """Line 8 as the paper has it: one of the four statistics, clipped by itself.
+
+    remembered: what a device keeps between the four questions, by its clients.
+    """
+    remembered = {} if remembered is None else remembered
+    if examples.clients not in remembered:
+        statistics = statistics_of(examples, request)
+        remembered[examples.clients] = request.layout.blocks(statistics)
+    return bound(remembered[examples.clients][block], request.grids[block])
 
 
 def one_round(
@@ -92,47 +149,120 @@ def one_round(
     ledger: Ledger,
     keep: Keep,
     earlier: Sequence[Released[TaskRelease]] = (),
+    head: Head | None = None,
 ) -> Released[TaskRelease]:
     """Lines 1 to 8, at the server: ask for a sum, pay, add noise once, keep the result.
 
     What ``earlier`` releases taught moves the prototypes that clients compare themselves with.
+    head: whose logits are the targets, in the paper's protocol.
 
-    Guarantee: the result is one Gaussian release of multiplier ``plan.sigma``, charged before its
-    noise is drawn, and released once however often the round is interrupted.
+    Guarantee: the result is one Gaussian release of multiplier ``plan.sigma`` (with lists or with
+    separate clips: one for each of them), charged before its noise is drawn, and released once
+    however often the round is interrupted.
     """
+    request = request_for(task, labels, cohort, agreement, plan, ledger, keep, earlier, head)
     label = f"task {task}"
-    request = gather(earlier).map(partial(_request, task, labels, agreement)).value
+    if agreement.clipping == "joint":
+        device = partial(contribute, request=request)
+        noisy = _released(label, device, task, cohort, plan, ledger, keep)
+        return noisy.map(partial(_read, request=request, agreement=agreement, plan=plan))
+    remembered: dict[tuple[int, ...], list[FloatArray]] = {}
+    blocks = [
+        _released(
+            f"{label} {name}",
+            partial(contribute_block, request=request, block=block, remembered=remembered),
+            task,
+            cohort,
+            plan,
+            ledger,
+            keep,
+        )
+        for block, name in enumerate(BLOCKS)
+    ]
+    return gather(blocks).map(
+        partial(_read_blocks, request=request, agreement=agreement, plan=plan)
+    )
+
+
+def _released(
+    label: str,
+    device: Device,
+    task: int,
+    cohort: Cohort,
+    plan: Plan,
+    ledger: Ledger,
+    keep: Keep,
+) -> Released[FloatArray]:
+    """One sum: asked for, paid, noised and kept; or recalled if it was kept before."""
     kept = keep.load(label)
-    if kept is None:
-        # `list` mode enters here: the server asks each client for its released list, clusters the
-        # signatures, and sends the canonical ids back before it asks for the sum.
-        summed = cohort.total(request)
-        noisy = release(summed, plan.charge(label, task), ledger)
-        keep.save(label, noisy.value)
-        settle(noisy, label, ledger)
-    else:
-        noisy = recall(kept, label, ledger)
-    return noisy.map(partial(_read, request=request, agreement=agreement, plan=plan))
+    if kept is not None:
+        return recall(kept, label, ledger)
+    noisy = release(cohort.total(device), plan.charge(label, task), ledger)
+    keep.save(label, noisy.value)
+    settle(noisy, label, ledger)
+    return noisy
+
+
+def request_for(
+    task: int,
+    labels: tuple[int, ...],
+    cohort: Cohort,
+    agreement: Agreement,
+    plan: Plan,
+    ledger: Ledger,
+    keep: Keep,
+    earlier: Sequence[Released[TaskRelease]],
+    head: Head | None,
+) -> Request:
+    """Lines 1 to 6: what the clients are told, in ``list`` mode after they sent their lists."""
+    request = gather(earlier).map(partial(_request, task, labels, agreement, head)).value
+    if agreement.release == "list":
+        return named(request, cohort, agreement, plan, ledger, keep)
+    return request
 
 
 def _request(
-    task: int, labels: tuple[int, ...], agreement: Agreement, earlier: Sequence[TaskRelease]
+    task: int,
+    labels: tuple[int, ...],
+    agreement: Agreement,
+    head: Head | None,
+    earlier: Sequence[TaskRelease],
 ) -> Request:
     """What clients are told: prototypes where the modes of this task are expected by now."""
-    modes = agreement.modes.of_labels(labels)
+    modes = agreement.modes.of_groups(agreement.modes.groups_of(labels))
     expected = expected_means(earlier, agreement.modes, agreement.space, task, modes)
-    return agreement.request(task, labels, expected)
+    return agreement.request(task, labels, expected, head)
 
 
 def _read(vector: FloatArray, request: Request, agreement: Agreement, plan: Plan) -> TaskRelease:
     """A released vector beside the public facts that give it meaning."""
+    return _with_facts(request.layout.unpack(vector), request, agreement, plan)
+
+
+def _read_blocks(
+    blocks: Sequence[FloatArray], request: Request, agreement: Agreement, plan: Plan
+) -> TaskRelease:
+    """The same for four statistics that were clipped and noised by themselves."""
+    return _with_facts(request.layout.from_blocks(blocks), request, agreement, plan)
+
+
+def _with_facts(
+    sums: Statistics, request: Request, agreement: Agreement, plan: Plan
+) -> TaskRelease:
+    share = plan.q * plan.cap / plan.releases / request.sub_modes
+    modes, offered = agreement.modes.of_groups(request.groups), request.candidates
+    winners = None
+    if offered is not None:
+        winners = elected(sums.offset, offered, np.arange(len(modes)) // request.sub_modes)
     return TaskRelease(
         task=request.task,
-        modes=agreement.modes.of_labels(request.labels),
+        modes=modes,
         prototypes=request.prototypes.mean,
-        sums=request.layout.unpack(vector),
-        noise=Noise.of(plan.sigma, request.grid.bound, request.layout),
-        expected_weight=plan.q * plan.cap / plan.releases * agreement.expected_weight,
+        sums=sums,
+        noise=Noise.of(plan.sigma, agreement.bounds, request.layout),
+        expected_weight=share * agreement.expected_weight,
+        logits=request.head is not None,
+        elected=winners,
     )
 
 

@@ -7,14 +7,19 @@ stays, because the length of a list must not tell anything about the data.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture, fit
+from cslr.numerics.mixture import Mixture, e_step, fit, m_step
 from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["ListLearner", "clip_embeddings", "learn_lists", "steadied"]
+__all__ = ["ListLearner", "clip_embeddings", "learn_lists", "shares_of", "steadied"]
+
+
+LEADING: Final = 64
+"""Directions in which EM runs: in hundreds of them a few dozen examples only find themselves."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,21 @@ def learn_lists(
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
         return fit(x, mask, np.zeros((1, len(x), 1, x.shape[-1])), iterations=1, floor=floor)
-    return fit(x, mask, _starts(x, mask, learner, rngs), learner.iterations, floor)
+    leading = x[..., :LEADING]
+    lists = fit(leading, mask, _starts(leading, mask, learner, rngs), learner.iterations, floor)
+    if x.shape[-1] <= LEADING:
+        return lists
+    # What belongs together is found where topics differ most; then all directions are described.
+    return m_step(shares_of(lists, leading, mask), x, mask, floor)
+
+
+def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
+    """(b, n, L) how the examples x (b, n, r) are shared among their client's candidates."""
+    gaussians = lists.gaussians
+    mean, covariance = gaussians.mean[..., :LEADING], gaussians.covariance[..., :LEADING]
+    leading = Mixture(lists.weights, Gaussians(mean, covariance))
+    shares, _ = e_step(leading, x[..., :LEADING], mask)
+    return shares
 
 
 def _starts(

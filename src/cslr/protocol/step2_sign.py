@@ -7,13 +7,27 @@ across candidates of different spread and across encoders of different scale.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from cslr.numerics.gaussian import Gaussians, log_density
 from cslr.types import FloatArray, IntArray
 
-__all__ = ["anchors_needed", "hit_rate", "least_margin", "signatures"]
+__all__ = [
+    "anchors_needed",
+    "failure_bound",
+    "hit_rate",
+    "least_margin",
+    "pair_hits",
+    "pair_margins",
+    "signatures",
+    "standardised",
+]
+
+BLOCK: Final = 1 << 21
+"""Differences held at once: bounds memory at some tens of MB, however many the pairs are."""
 
 
 def signatures(candidates: Gaussians, anchors: FloatArray) -> FloatArray:
@@ -22,12 +36,33 @@ def signatures(candidates: Gaussians, anchors: FloatArray) -> FloatArray:
     Each has mean 0 and standard deviation 1 over the anchors; a candidate that sees no
     difference between anchors has the zero signature.
     """
-    raw = np.swapaxes(log_density(candidates, anchors), -1, -2)
+    return standardised(np.swapaxes(log_density(candidates, anchors), -1, -2))
+
+
+def standardised(raw: FloatArray) -> FloatArray:
+    """Log densities (..., m) at the anchors as a signature: what ``signatures`` does to them."""
     centred = raw - raw.mean(axis=-1, keepdims=True)
     spread = centred.std(axis=-1, keepdims=True)
     # What only rounding tells apart would otherwise be blown up to a signature.
     flat = spread <= 1e-12 * np.abs(raw).max(axis=-1, keepdims=True)
     return np.where(flat, 0.0, centred / np.where(flat, 1.0, spread))
+
+
+def pair_hits(signed: FloatArray, ids: IntArray, margin: float) -> FloatArray:
+    """(pairs,) the share of anchors that tell each pair of different modes apart by ``margin``.
+
+    signed: (N, m); ids: (N,). A pair of equal ids has no place here: it need not be told apart.
+    """
+    shares = [np.mean(gaps >= margin, axis=1) for gaps in _gaps(signed, ids)]
+    return np.concatenate([np.zeros(0), *shares])
+
+
+def pair_margins(signed: FloatArray, ids: IntArray) -> FloatArray:
+    """(pairs,) the largest difference of each pair of different modes at any anchor.
+
+    Pairs stand in the order of ``pair_hits``.
+    """
+    return np.concatenate([np.zeros(0), *[gaps.max(axis=1) for gaps in _gaps(signed, ids)]])
 
 
 def hit_rate(signed: FloatArray, ids: IntArray, margin: float) -> float:
@@ -36,28 +71,46 @@ def hit_rate(signed: FloatArray, ids: IntArray, margin: float) -> float:
     signed: (N, m); ids: (N,). The least share over all pairs with different ids, as Definition 1
     asks for every pair; NaN if there is no such pair.
     """
-    shares = [
-        float(np.mean(np.abs(signed[i] - signed[j]) >= margin))
-        for i, j in zip(*np.nonzero(ids[:, None] < ids[None, :]), strict=True)
-    ]
-    return min(shares, default=math.nan)
+    shares = pair_hits(signed, ids, margin)
+    return float(shares.min()) if len(shares) else math.nan
 
 
 def least_margin(signed: FloatArray, ids: IntArray) -> float:
     """The least, over pairs with different ids, of their largest difference at any anchor."""
-    gaps = [
-        float(np.abs(signed[i] - signed[j]).max())
-        for i, j in zip(*np.nonzero(ids[:, None] < ids[None, :]), strict=True)
-    ]
-    return min(gaps, default=math.nan)
+    margins = pair_margins(signed, ids)
+    return float(margins.min()) if len(margins) else math.nan
+
+
+def _gaps(signed: FloatArray, ids: IntArray) -> Iterator[FloatArray]:
+    """|s_i − s_j| (p, m) for all pairs of different ids, each once, some rows i at a time."""
+    rows = max(1, BLOCK // max(signed.size, 1))
+    for first in range(0, len(signed), rows):
+        i, j = np.nonzero(ids[first : first + rows, None] < ids[None, :])
+        if len(i):
+            yield np.abs(signed[first + i] - signed[j])
 
 
 def anchors_needed(candidates: int, hit: float, failure: float) -> int:
     """Theorem 2: m ≥ (1/p) log(N²/η) anchors tell N candidates apart with probability 1 − η."""
+    _check(candidates, hit)
+    if not 0 < failure < 1:
+        raise ValueError(f"failure must lie strictly between 0 and 1, not {failure}")
+    return max(1, math.ceil(math.log(candidates**2 / failure) / hit))
+
+
+def failure_bound(candidates: int, hit: float, anchors: int) -> float:
+    """The most that m anchors can fail: N(N − 1)/2 pairs, each missed with (1 − p)^m.
+
+    The union bound of Theorem 2's proof before it is rounded up to N² e^(−pm); at most 1.
+    """
+    _check(candidates, hit)
+    if anchors < 0:
+        raise ValueError(f"anchors must not be negative: {anchors}")
+    return min(1.0, candidates * (candidates - 1) / 2 * (1.0 - hit) ** anchors)
+
+
+def _check(candidates: int, hit: float) -> None:
     if candidates < 1:
         raise ValueError(f"candidates must be at least 1, not {candidates}")
     if not 0 < hit <= 1:
         raise ValueError(f"hit must lie in (0, 1], not {hit}")
-    if not 0 < failure < 1:
-        raise ValueError(f"failure must lie strictly between 0 and 1, not {failure}")
-    return max(1, math.ceil(math.log(candidates**2 / failure) / hit))

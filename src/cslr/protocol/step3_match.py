@@ -15,19 +15,26 @@ from typing import Final
 
 import numpy as np
 
+from cslr.errors import ConfigError
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.protocol.step2_sign import signatures
 from cslr.types import FloatArray, IntArray
 
-__all__ = ["MATCHERS", "Matcher", "match"]
+__all__ = ["MATCHERS", "Matcher", "check_matcher", "match"]
 
 Streams = Sequence[np.random.Generator]
 Matcher = Callable[[Mixture, Gaussians, FloatArray, Streams], IntArray]
 
 TRANSPORT_SMOOTHING: Final = 0.05
 """λ_OT, relative to the largest cost."""
+
+
+def check_matcher(name: str) -> None:
+    """Refuse a matcher that does not exist."""
+    if name not in MATCHERS:
+        raise ConfigError(f"there is no matcher {name!r}; known: {', '.join(MATCHERS)}")
 
 
 def match(

@@ -24,6 +24,9 @@ __all__ = ["Sampler", "rehearse"]
 OVERLAP: Final = 1.0
 """Root mean square distance of a task's modes from what they are told apart around, in standard
 deviations of their samples."""
+POOLED_RATE: Final = 1e-3
+POOLED_PASSES: Final = 5
+"""Least step size and more passes where modes are about several labels."""
 SIGMOID_RATE: Final = 1e-3
 """Least step size where every output is answered by itself."""
 
@@ -46,13 +49,19 @@ def rehearse(
         for number in range(passes):
             yield sampler.draw(samples, seeds.at("replay", number))
 
-    if family.sigmoid:
+    if replay.pooled:
+        # No linear rule to start from: a head has to be learnt from soft targets.
+        settings = replace(settings, learning_rate=max(settings.learning_rate, POOLED_RATE))
+        passes *= POOLED_PASSES
+    elif family.sigmoid:
         # Answers one by one need thresholds of their own, which only training finds.
         settings = replace(settings, learning_rate=max(settings.learning_rate, SIGMOID_RATE))
     else:
         # A draw is one batch: cut up, it would lose the balance between its classes.
-        settings = replace(settings, batch=samples * len(np.unique(replay.labels)))
+        settings = replace(settings, batch=samples * len(np.unique(sampler.kinds)))
     head = train_head(start, draws(), settings, seeds.at("batches"))
+    if replay.pooled:  # targets say how often labels are met
+        return head
     bias = head.bias2 + np.log(_shares(replay, family))[family.label_of_output()]
     return replace(head, bias2=bias.astype(head.bias2.dtype))
 
@@ -72,19 +81,26 @@ class Sampler:
     mean: FloatArray  # (K, d) embeddings
     factor: FloatArray  # (d, d) white noise -> noise in the public basis
     scale: FloatArray  # (K, d) standard deviations relative to the public ones
+    own: FloatArray | None  # (K, d, d) factors of the modes' own, where covariances are whole
     basis: FloatArray  # (d, d)
     centre: FloatArray  # (d,)
 
     @classmethod
-    def of(cls, replay: Replay, space: PublicSpace) -> Sampler:
-        """The sampler of a replay in a public space."""
+    def of(cls, replay: Replay, space: PublicSpace, among_texts: bool = False) -> Sampler:
+        """The sampler of a replay in a public space.
+
+        among_texts: whether the samples will be mixed with real embeddings. They then have to lie
+        as real ones do, or a head would tell replay from text instead of label from label.
+        """
         d, r = len(space.centre), replay.mean.shape[1]
-        values, vectors = np.linalg.eigh(space.shape)
+        values, vectors = np.linalg.eigh(space.plain_shape if among_texts else space.shape)
         whitening = (vectors / np.sqrt(values)) @ vectors.T
         contrast, centre = np.zeros((2, len(replay.mean), d))
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
-        distance = _by_task(np.linalg.norm(contrast @ whitening, axis=1), replay.tasks)
-        coordinates = centre + contrast * (OVERLAP / np.maximum(distance, 1e-12))[:, None]
+        middles = _middles(contrast @ whitening, replay)
+        distance = _by_task(np.linalg.norm(middles, axis=1), replay.tasks)
+        apart = np.ones_like(distance) if among_texts else OVERLAP / np.maximum(distance, 1e-12)
+        coordinates = centre + contrast * apart[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
         relative[:, :r] = replay.relative
         return cls(
@@ -92,23 +108,31 @@ class Sampler:
             space.lift(coordinates).astype(np.float32),
             ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32),
             np.sqrt(relative).astype(np.float32),
+            _own_factors(replay, space),
             space.basis.astype(np.float32),
             space.centre,
         )
 
-    def draw(self, samples: int, rng: np.random.Generator) -> Batch:
-        """``samples`` (n_r) embeddings of each label, with the targets of their modes.
+    @property
+    def kinds(self) -> IntArray:
+        """(K,) what is drawn equally often: labels, or tasks where a mode is no single label's."""
+        return self.replay.tasks if self.replay.pooled else self.replay.labels
 
-        Labels are drawn equally often, modes within a label by their weights: a label's share in
+    def draw(self, samples: int, rng: np.random.Generator) -> Batch:
+        """``samples`` (n_r) embeddings of each kind, with the targets of their modes.
+
+        Kinds are drawn equally often, modes within a kind by their weights: a label's share in
         the sums counts clients, not how often it will be met. The labels share their noise, and
         every noise vector comes with its negative, so that chance does not move one class's
         samples against another's.
         """
-        known = np.unique(self.replay.labels)
-        modes = np.stack([self._modes_of(int(label), samples, rng) for label in known])
+        kinds = np.unique(self.kinds)
+        modes = np.stack([self._modes_of(int(kind), samples, rng) for kind in kinds])
         half = rng.standard_normal((-(-samples // 2), self.mean.shape[1]), dtype=np.float32)
         noise = np.concatenate([half, -half])[:samples] @ self.factor
-        if (self.scale == self.scale[:, :1]).all():  # one scale per mode commutes with the basis
+        if self.own is not None:
+            spread = _each(half, samples, modes, self.own) @ self.basis.T
+        elif (self.scale == self.scale[:, :1]).all():  # one scale per mode commutes with the basis
             spread = (noise @ self.basis.T) * self.scale[modes, :1]
         else:
             spread = (noise * self.scale[modes]) @ self.basis.T
@@ -119,11 +143,12 @@ class Sampler:
         """``head`` with the linear rule that is best if every label had one mode.
 
         The rule uses two hidden units per label, since u = relu(u) − relu(−u); the others keep
-        their random input and are silent at first. A head too narrow for it is left as it is.
+        their random input and are silent at first. A head too narrow for it is left as it is, and
+        so is one for modes that are about several labels.
         """
         known = np.unique(self.replay.labels)
         units = 2 * len(known)
-        if units > len(head.bias1):
+        if units > len(head.bias1) or self.replay.pooled:
             return head
         shape = self.factor.astype(np.float64) @ self.factor
         precision = np.linalg.inv(shape + self._between_tasks()) @ self.basis.T
@@ -152,12 +177,33 @@ class Sampler:
         between[:r, :r] = apart.T @ apart / len(centres)
         return between
 
-    def _modes_of(self, label: int, samples: int, rng: np.random.Generator) -> IntArray:
-        modes = np.flatnonzero(self.replay.labels == label)
+    def _modes_of(self, kind: int, samples: int, rng: np.random.Generator) -> IntArray:
+        modes = np.flatnonzero(self.kinds == kind)
         weights = self.replay.weights[modes]
         total = weights.sum()
         share = weights / total if total > 0 else np.full(len(modes), 1 / len(modes))
         return rng.choice(modes, size=samples, p=share)
+
+
+def _own_factors(replay: Replay, space: PublicSpace) -> FloatArray | None:
+    """(K, d, d) white noise -> a mode's own in the released directions, public in the others."""
+    if replay.covariance is None:
+        return None
+    d, r = len(space.centre), replay.mean.shape[1]
+    whole = np.zeros((len(replay.mean), d, d))
+    whole[:, :r, :r] = replay.covariance
+    whole[:, r:, r:] = space.shape[r:, r:]
+    return np.swapaxes(np.linalg.cholesky(whole), -1, -2).astype(np.float32)
+
+
+def _each(half: FloatArray, samples: int, modes: IntArray, factors: FloatArray) -> FloatArray:
+    """(kinds, n, d) the same white noise (n / 2, d) and its negative, shaped by each one's mode."""
+    noise = np.concatenate([half, -half])[:samples]
+    shaped = np.zeros((*modes.shape, half.shape[1]), dtype=np.float32)
+    for mode in np.unique(modes):
+        kind, place = np.nonzero(modes == mode)
+        shaped[kind, place] = noise[place] @ factors[mode]
+    return shaped
 
 
 def _shares(replay: Replay, family: Family) -> FloatArray:
@@ -176,6 +222,18 @@ def _shares(replay: Replay, family: Family) -> FloatArray:
         shares[label] = max(total[replay.labels == label].mean(), 0.05)
     shares *= family.shares * family.labels
     return shares
+
+
+def _middles(contrast: FloatArray, replay: Replay) -> FloatArray:
+    """(K, d) the mean contrast of the modes that share each one's task and label."""
+    middles = contrast.copy()
+    _, group = np.unique(np.stack([replay.tasks, replay.labels]), axis=1, return_inverse=True)
+    for number in np.unique(group):
+        mine = group.ravel() == number
+        if mine.sum() > 1:
+            weights = np.maximum(replay.weights[mine], 1e-12)
+            middles[mine] = np.average(contrast[mine], axis=0, weights=weights)
+    return middles
 
 
 def _by_task(distance: FloatArray, tasks: IntArray) -> FloatArray:

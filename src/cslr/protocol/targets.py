@@ -20,8 +20,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from cslr.numerics.mixture import Mixture, e_step
+from cslr.numerics.mixture import Mixture
 from cslr.numerics.projection import onto_simplex
+from cslr.protocol.step1_list import shares_of
 from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Family", "FamilyName", "candidate_targets", "label_targets"]
@@ -54,10 +55,12 @@ class Family:
         """Whether outputs are answered one by one, and not against each other."""
         return self.name == "intents"
 
-    @property
-    def sent(self) -> int:
-        """How many numbers about y a client sends for each mode."""
-        return 0 if self.name == "classification" else self.outputs
+    def sent(self, pooled: bool = False) -> int:
+        """How many numbers about y a client sends for each mode: none if its label says it all.
+
+        pooled: whether a mode may be about several labels.
+        """
+        return self.outputs if pooled or self.name != "classification" else 0
 
     @property
     def usual(self) -> FloatArray:
@@ -77,6 +80,11 @@ class Family:
             return np.full(self.labels, 1.0 / self.labels)
         names = np.full(self.labels - 1, (1.0 - OUTSIDE) / (self.labels - 1))
         return np.concatenate([[OUTSIDE], names])
+
+    def usual_of(self, group: Sequence[int]) -> FloatArray:
+        """(outputs,) what is publicly expected of y in a mode about any label of the group."""
+        usual: FloatArray = self.usual[list(group)].mean(axis=0)
+        return usual
 
     def label_of_output(self) -> IntArray:
         """(outputs,) the label each output is about."""
@@ -107,23 +115,22 @@ def candidate_targets(
     x: FloatArray,
     mask: BoolArray,
     lists: Mixture,
-    label: int,
-    family: Family,
+    usual: FloatArray,
+    sent: int,
 ) -> FloatArray:
-    """(b, L, sent) each candidate's mean target beyond the usual one of its label.
+    """(b, L, sent) each candidate's mean target beyond the usual one, (outputs,).
 
     y: (b, n, outputs) of the examples x (b, n, r) under ``mask``, shared among the candidates as
     the examples are. None: nothing beyond the usual.
     """
-    shape = (*lists.weights.shape, family.sent)
-    if y is None or not family.sent:
-        return np.zeros(shape)
-    beyond = (y - family.usual[label]) * mask[..., None]
+    if y is None or not sent:
+        return np.zeros((*lists.weights.shape, sent))
+    beyond = (y - usual) * mask[..., None]
     if lists.weights.shape[-1] == 1:
         counts = np.maximum(mask.sum(axis=-1), 1)[:, None, None]
         alone: FloatArray = beyond.sum(axis=1, keepdims=True) / counts
         return alone
-    shares, _ = e_step(lists, x, mask)
+    shares = shares_of(lists, x, mask)
     mass = np.swapaxes(shares, -1, -2)  # (b, L, n)
     mean: FloatArray = mass @ beyond / np.maximum(mass.sum(axis=-1, keepdims=True), 1e-12)
     return mean

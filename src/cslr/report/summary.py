@@ -10,19 +10,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from cslr.bench.methods import YARDSTICKS
+from cslr.bench.methods import METHODS, YARDSTICKS
 from cslr.bench.results import Figures, Result
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
 
 __all__ = ["print_summary"]
 
-_MEANING = {
-    "majority": "best constant, ε = 0",
-    "zero-shot": "nearest label text, ε = 0",
-    "finetune": "pooled, no replay, ε = ∞",
-    "joint": "pooled, all tasks, ε = ∞",
-    "cslr": "private replay",
-}
+_COSTS = {"nothing": ", ε = 0", "privately": "", "openly": ", ε = ∞"}
 
 _MEASURES = {"exact_match": "exact", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
 
@@ -115,7 +109,7 @@ def _methods(result: Result) -> RenderableType:
             _spread(figures.bwt),
             _spread(figures.fwt),
             _sparkline(figures),
-            _MEANING.get(name, ""),
+            _meaning(name),
             style=_style(result, name),
         )
     privacy = result.config.privacy
@@ -214,6 +208,12 @@ def _privacy_note(result: Result) -> Text:
         "Evaluation figures are not private.",
         style="dim",
     )
+
+
+def _meaning(name: str) -> str:
+    """A few words about a method."""
+    method = METHODS[name]
+    return method.meaning + _COSTS[method.reads]
 
 
 def _spread(values: np.ndarray) -> str:

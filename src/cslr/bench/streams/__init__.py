@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cslr.bench.streams.ag_news import load_ag_news
+from cslr.bench.streams.ag_news_pairs import load_ag_news_pairs
 from cslr.bench.streams.amazon import load_amazon
 from cslr.bench.streams.embedded import load_clinic, load_desk, load_ward
 from cslr.bench.streams.multiwoz import load_multiwoz
@@ -21,6 +22,7 @@ STREAMS: dict[str, Callable[[Path | None, str, str | None], Stream]] = {
     "desk": load_desk,
     "ward": load_ward,
     "ag-news": load_ag_news,
+    "ag-news-pairs": load_ag_news_pairs,
     "amazon": load_amazon,
     "multiwoz": load_multiwoz,
     "ner": load_ner,

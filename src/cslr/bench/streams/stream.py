@@ -30,6 +30,8 @@ class Label:
     description: str
     examples: tuple[str, ...] = ()
     """Sentences written for the declaration; for tagging with the entity in [brackets]."""
+    topics: tuple[str, ...] = ()
+    """Texts about the several things a label stands for: each gets a mode of its own."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class Rows:
     """(n,) rows of the same person (a dialogue, a document) are never parted among clients."""
     clients: IntArray | None = None
     """(n,) who holds which row, where that is known and not simulated."""
+    kinds: IntArray | None = None
+    """(n,) what rows of one label differ in, where that is known: to measure, never to learn."""
 
     def __post_init__(self) -> None:
         shape = (len(self.texts),)
-        for name in ("tasks", "people", "clients"):
+        for name in ("tasks", "people", "clients", "kinds"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} must be {shape}, one a text: {values.shape}")
@@ -178,19 +182,24 @@ _MANY: Final = {"classification": "one", "intents": "one or more"}
 
 
 def labels_from_toml(content: str, source: str) -> tuple[Label, ...]:
-    """The labels of a file of ``[[labels]]``: ``name``, ``description``, perhaps ``examples``."""
+    """The labels of a file of ``[[labels]]``: ``name``, ``description``, perhaps more."""
     try:
         entries: list[dict[str, Any]] = tomllib.loads(content)["labels"]
+        lists = [(tuple(e.get("examples", ())), tuple(e.get("topics", ()))) for e in entries]
         fields = [
-            (entry["name"], entry["description"], *entry.get("examples", ())) for entry in entries
+            (entry["name"], entry["description"], *examples, *topics)
+            for entry, (examples, topics) in zip(entries, lists, strict=True)
         ]
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{source} is not a list of [[labels]] with name and description: {error}"
         ) from error
     if not all(isinstance(text, str) and text.strip() for texts in fields for text in texts):
         raise DataError(f"{source}: every label needs a name and a description in words")
-    return tuple(Label(name, description, tuple(texts)) for name, description, *texts in fields)
+    return tuple(
+        Label(name, description, examples, topics)
+        for (name, description, *_), (examples, topics) in zip(fields, lists, strict=True)
+    )
 
 
 def _check_texts(where: str, texts: tuple[str, ...]) -> None:

@@ -20,9 +20,19 @@ import numpy as np
 
 from cslr.numerics.gaussian import Gaussians, moments
 from cslr.numerics.mixture import Mixture
-from cslr.types import FloatArray, IntArray
+from cslr.protocol.step1_list import shares_of
+from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["FULL_WEIGHT", "Layout", "Statistics", "joined", "mode_statistics"]
+__all__ = [
+    "FULL_WEIGHT",
+    "Layout",
+    "Statistics",
+    "folded",
+    "full_second_moments",
+    "joined",
+    "mode_statistics",
+    "unfolded",
+]
 
 FULL_WEIGHT: Final = 8
 """Examples from which on a client's label counts fully: w = min(n, 8) / 8."""
@@ -34,7 +44,7 @@ class Statistics:
 
     weight: FloatArray  # (..., K)
     offset: FloatArray  # (..., K, r)
-    second: FloatArray  # (..., K, s), s = 1 (shared) or r (diagonal)
+    second: FloatArray  # (..., K, s), s = 1 (shared), r (diagonal) or r (r + 1) / 2 (full)
     target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
 
 
@@ -73,6 +83,23 @@ class Layout:
         )
         return blocks.reshape(*blocks.shape[:-2], self.size)
 
+    def blocks(self, statistics: Statistics) -> list[FloatArray]:
+        """Statistics (b, K, ·) -> its four kinds, (b, ·) each, unscaled: the paper's way."""
+        kinds = (
+            statistics.weight[..., None],
+            statistics.offset,
+            statistics.second,
+            statistics.target,
+        )
+        return [kind.reshape(*kind.shape[:-2], -1) for kind in kinds]
+
+    def from_blocks(self, blocks: Sequence[FloatArray]) -> Statistics:
+        """The inverse of ``blocks``."""
+        weight, offset, second, target = (
+            block.reshape(*block.shape[:-1], self.modes, -1) for block in blocks
+        )
+        return Statistics(weight[..., 0], offset, second, target)
+
     def unpack(self, vector: FloatArray) -> Statistics:
         """The inverse of ``pack``."""
         blocks = vector.reshape(*vector.shape[:-1], self.modes, self.width)
@@ -95,12 +122,17 @@ def mode_statistics(
     seconds: int,
     weight_floor: float,
     targets: FloatArray,
+    full: FloatArray | None = None,
+    ballots: FloatArray | None = None,
 ) -> Statistics:
     """Statistics (b, J, ·) of one label's candidates (b, L, r) matched to prototypes (J, r).
 
     counts: (b,) examples of each client, which count fully from FULL_WEIGHT on. targets: (b, L, o)
     the candidates' mean targets beyond the usual one, o = 0 where they are not sent. A candidate
     lighter than ``weight_floor`` (π_min) counts half: it is down-weighted, never dropped.
+
+    full: (b, L, s) the candidates' whole second moments, if they are to be sent. ballots: (b, L, V)
+    their votes for public means, if these are selected and not averaged.
     """
     modes = prototypes.mean.shape[-2]
     amount = np.minimum(counts, FULL_WEIGHT) / FULL_WEIGHT
@@ -111,10 +143,42 @@ def mode_statistics(
     total = to_mode.sum(axis=-2)
     gathered = np.swapaxes(to_mode, -1, -2)  # (b, J, L)
     offset = gathered @ mean - total[..., None] * prototype_mean
+    if ballots is not None:
+        offset = gathered @ ballots
+    if full is not None:  # about the public centre, whatever the prototypes are
+        return Statistics(total, offset, gathered @ full, gathered @ targets)
     excess = (gathered @ second - total[..., None] * prototype_second) / spread
     if seconds == 1:  # shared: the public shape, and one number for its scale
         excess = excess.mean(axis=-1, keepdims=True)
     return Statistics(total, offset, excess, gathered @ targets)
+
+
+def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> FloatArray:
+    """(b, L, r (r + 1) / 2) E[x xᵀ] of each candidate, its upper triangle.
+
+    Entries off the diagonal are times √2, so that the norm is the matrix's own.
+    """
+    shares = shares_of(lists, x, mask)  # (b, n, L)
+    rows = np.where(mask[..., None], x, 0.0)
+    mass = np.maximum(shares.sum(axis=1), 1e-12)
+    whole = np.einsum("bnl,bni,bnj->blij", shares, rows, rows, optimize=True)
+    return folded(whole / mass[..., None, None])
+
+
+def folded(matrices: FloatArray) -> FloatArray:
+    """Symmetric matrices (..., r, r) -> their upper triangles, of the same norm."""
+    up, across = np.triu_indices(matrices.shape[-1])
+    triangle: FloatArray = matrices[..., up, across] * np.where(up == across, 1.0, np.sqrt(2.0))
+    return triangle
+
+
+def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:
+    """The inverse of ``folded``."""
+    up, across = np.triu_indices(dimension)
+    whole = np.zeros((*triangles.shape[:-1], dimension, dimension))
+    whole[..., up, across] = triangles / np.where(up == across, 1.0, np.sqrt(2.0))
+    whole[..., across, up] = whole[..., up, across]
+    return whole
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:

@@ -7,7 +7,8 @@ The mean of mode m, of task t and label k, is modelled as
 p the public prototypes and p̄ their mean. β says how far label texts are right about the contrast
 between labels; o is what all modes have against the public corpus (news against encyclopaedia),
 o_t what a task adds for all its labels (reviews of books), c_k what a label means in every task
-(praise), e_m what is the mode's own. Effects are independent Gaussians over the directions, each
+(praise), e_m what is the mode's own; where a label has several modes, part of it is theirs
+together. Effects are independent Gaussians over the directions, each
 with a public spectrum and a scale that is the likeliest given all releases and what is usual.
 Releases are seen with noise of known size, a mode not released yet with infinite noise.
 """
@@ -25,7 +26,7 @@ from cslr.types import FloatArray, IntArray
 
 __all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
 
-USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3}
+USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3}
 """Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
 ``task`` and ``label`` by guess. Without noise other streams prefer larger ones."""
 SCALE_DECADES: Final = 0.35

@@ -9,7 +9,7 @@ so gets what its label text and earlier tasks say about it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.projection import onto_simplex
 from cslr.protocol.public import Modes, PublicSpace
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
+from cslr.protocol.step4_aggregate.covariances import full_covariances
 from cslr.protocol.step4_aggregate.effects import USUAL, Effect, posterior_means
 from cslr.protocol.targets import Family
 from cslr.types import BoolArray, FloatArray, IntArray
@@ -30,6 +31,10 @@ SCALE_UNSURE: Final = 0.2
 """Relative doubt that a class spreads as the public corpus does."""
 VARIANCE_FLOOR: Final = 0.05
 """λ_min: the least variance of a direction, relative to the public one."""
+SHARPER: Final = 8.0
+"""Logits of norm at most 1 say little by themselves: they are read this much louder."""
+ELECTED_UNSURE: Final = 0.02
+"""Doubt about each coordinate of a mean that was selected: it is near the truth, not at it."""
 TARGET_UNSURE: Final = 0.15
 """Doubt that a mode's target is the usual one of its label."""
 
@@ -44,9 +49,11 @@ class Noise:
     target: float
 
     @classmethod
-    def of(cls, sigma: float | None, bound: float, layout: Layout) -> Noise:
-        """What multiplier σ on bound S does to the blocks of a layout."""
-        scale = 0.0 if sigma is None else sigma * bound
+    def of(cls, sigma: float | None, bounds: Sequence[float], layout: Layout) -> Noise:
+        """What multiplier σ on bound S, or on one for each block, does to the blocks."""
+        scale, *others = (0.0 if sigma is None else sigma * bound for bound in bounds)
+        if others:
+            return cls(scale, *others)
         return cls(
             scale / layout.weight_scale,
             scale,
@@ -66,6 +73,16 @@ class TaskRelease:
     noise: Noise
     expected_weight: float
     """What the plan expects a mode's weights to sum to: a public number, never the cohort's."""
+    logits: bool = False
+    """Whether targets are clipped logits, and not distributions."""
+    elected: FloatArray | None = None  # (K_t, r) means that were selected and not averaged
+
+    def means(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(K_t, r) observed means and the variance (K_t,) of their noise, given Σ w (K_t,)."""
+        if self.elected is not None:
+            return self.elected, np.full(len(weight), ELECTED_UNSURE**2)
+        offset = self.sums.offset / weight[:, None]
+        return self.prototypes + offset, np.square(self.noise.offset / weight)
 
 
 @dataclass(frozen=True)
@@ -77,11 +94,28 @@ class Replay:
     centre: FloatArray  # (K, r) what the mode is told apart around
     relative: FloatArray  # (K, 1) shared or (K, r): variances as a share of the public spread
     labels: IntArray  # (K,)
+    heard: BoolArray  # (c,) the labels that some mode is about
+    pooled: bool
+    """Whether a mode may be about several labels, so that only its target tells."""
     tasks: IntArray  # (K,) −1 for labels that no task has released yet
     targets: FloatArray  # (K, outputs)
+    covariance: FloatArray | None  # (K, r, r) where whole second moments were released
     known: BoolArray  # (K,) whether the mode was released, or stands on its prior alone
     floored: float
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
+
+    def released(self) -> Replay:
+        """Without the modes that stand on their prior alone."""
+        known = self.known
+        return replace(
+            self,
+            **{
+                name: getattr(self, name)[known]
+                for name in ("weights", "mean", "centre", "relative", "labels", "tasks", "targets")
+            },
+            covariance=None if self.covariance is None else self.covariance[known],
+            known=known[known],
+        )
 
     def gaussians(self, space: PublicSpace) -> Gaussians:
         """(K, r) the modes as densities over the released coordinates."""
@@ -102,6 +136,7 @@ class _Sums:
     excess_noise: FloatArray  # (K,)
     target: FloatArray  # (K, outputs or 0)
     target_noise: FloatArray  # (K,)
+    logits: bool
 
     @property
     def known(self) -> BoolArray:
@@ -117,11 +152,17 @@ def estimate_replay(
     no task has released yet stands on its text alone, or is left out if it has none.
     """
     released = [release.modes for release in releases]
-    seen = modes.labels[np.concatenate([np.zeros(0, dtype=np.int64), *released])]
-    unseen = np.flatnonzero(~np.isin(modes.labels, seen) & modes.from_texts)
+    seen = modes.group[np.concatenate([np.zeros(0, dtype=np.int64), *released])]
+    unseen = np.flatnonzero(~np.isin(modes.group, seen) & modes.from_texts)
     sums = _side_by_side(releases, modes, unseen, task=-1)
     known, mean = sums.known, _means(sums, modes, space)
-    relative = _relative_variances(sums.excess, sums.excess_noise, mean, sums.compared, space)
+    relative: FloatArray = np.ones((len(mean), 1))
+    covariance, floored = None, 0.0
+    if sums.excess.shape[1] > space.dimension:
+        covariance, floored = full_covariances(sums.excess, sums.excess_noise, mean, space)
+    else:
+        relative = _relative_variances(sums.excess, sums.excess_noise, mean, sums.compared, space)
+        floored = float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0
     weight = sums.weight.copy()
     weight[~known] = weight[known].mean() if known.any() else 1.0
     return Replay(
@@ -130,10 +171,13 @@ def estimate_replay(
         centre=_centres(mean, sums.tasks, modes.labels[sums.modes]),
         relative=np.maximum(relative, VARIANCE_FLOOR),
         labels=modes.labels[sums.modes],
+        heard=_heard(modes, sums.modes, family),
+        pooled=modes.pooled,
         tasks=sums.tasks,
         targets=_targets(sums, modes, family),
+        covariance=covariance,
         known=known,
-        floored=float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0,
+        floored=floored,
     )
 
 
@@ -159,10 +203,8 @@ def _side_by_side(
         modes=np.concatenate([*[r.modes for r in releases], unseen]),
         tasks=np.repeat([*[r.task for r in releases], task], [*map(len, totals), count]),
         compared=np.concatenate([*[r.prototypes for r in releases], prototypes]),
-        observed=np.concatenate(
-            [*[r.prototypes + r.sums.offset / w[:, None] for r, w in pairs], prototypes]
-        ),
-        variance=np.concatenate([*[np.square(r.noise.offset / w) for r, w in pairs], unknown]),
+        observed=np.concatenate([*[r.means(w)[0] for r, w in pairs], prototypes]),
+        variance=np.concatenate([*[r.means(w)[1] for r, w in pairs], unknown]),
         weight=np.concatenate([*totals, np.zeros(count)]),
         excess=np.concatenate(
             [*[r.sums.second / w[:, None] for r, w in pairs], np.zeros((count, seconds))]
@@ -172,6 +214,7 @@ def _side_by_side(
             [*[r.sums.target / w[:, None] for r, w in pairs], np.zeros((count, targets))]
         ),
         target_noise=np.concatenate([*[np.square(r.noise.target / w) for r, w in pairs], unknown]),
+        logits=any(r.logits for r in releases),
     )
 
 
@@ -184,10 +227,13 @@ def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
 
 def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
     """What could make means differ; only what can be told from the mode's own is included."""
+    pairs, of_pair = np.unique(np.stack([tasks, labels]), axis=1, return_inverse=True)
     effects = [
         Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),
-        Effect(np.arange(len(tasks)), spectrum, USUAL["own"]),
+        Effect(of_pair.ravel(), spectrum, USUAL["own"]),
     ]
+    if pairs.shape[1] < len(tasks):  # several modes have most in common with their own label's
+        effects.append(Effect(np.arange(len(tasks)), spectrum, USUAL["sub"]))
     if _some_share(labels, tasks):
         effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
         effects.append(Effect(tasks, spectrum, USUAL["task"]))
@@ -224,13 +270,32 @@ def _centres(mean: FloatArray, tasks: IntArray, labels: IntArray) -> FloatArray:
     return centres
 
 
+def _heard(modes: Modes, chosen: IntArray, family: Family) -> BoolArray:
+    """(c,) the labels that the chosen modes are about."""
+    labels = [label for group in modes.group[chosen].tolist() for label in modes.groups[group]]
+    return np.isin(np.arange(family.labels), labels)
+
+
 def _targets(sums: _Sums, modes: Modes, family: Family) -> FloatArray:
     """(K, outputs) targets, shrunk towards the usual ones as far as noise goes."""
-    usual = family.usual[modes.labels[sums.modes]]
+    usual = np.stack([family.usual_of(group) for group in modes.groups])[modes.group[sums.modes]]
     if not sums.target.shape[1]:
         return usual
     trust = TARGET_UNSURE**2 / (TARGET_UNSURE**2 + sums.target_noise)
+    if sums.logits:
+        return _answers(trust[:, None] * sums.target, usual, family)
     return family.projected(usual + trust[:, None] * sums.target)
+
+
+def _answers(logits: FloatArray, usual: FloatArray, family: Family) -> FloatArray:
+    """(K, outputs) what clipped logits say among the outputs a mode may be about."""
+    sharp = SHARPER * logits
+    if family.sigmoid:
+        return np.where(usual > 0, 1.0 / (1.0 + np.exp(-sharp)), 0.0)
+    sharp = np.where(usual > 0, sharp, -np.inf)
+    odds = np.exp(sharp - sharp.max(axis=1, keepdims=True))
+    answers: FloatArray = odds / odds.sum(axis=1, keepdims=True)
+    return answers
 
 
 def _shares(weight: FloatArray) -> FloatArray:

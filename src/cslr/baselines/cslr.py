@@ -1,0 +1,206 @@
+"""CSLR itself, in the form that every method has; its presets are other settings of it.
+
+A private round per task, and a head from the replay alone, or trained by the clients on their own
+rows beside the replay (the paper's way, ``head.kind``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from cslr.baselines.alignment import Alignment, align, summary
+from cslr.baselines.federated import federated_stage
+from cslr.baselines.setting import Learnt, Method, Setting, Stages, learnt_by
+from cslr.config import Config
+from cslr.errors import ConfigError
+from cslr.privacy.plan import Schedule
+from cslr.privacy.values import Released
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.bounds import with_bound
+from cslr.protocol.head import Head
+from cslr.protocol.public import build_space, declare_modes
+from cslr.protocol.round import BLOCKS, one_round, replay_of, request_for
+from cslr.protocol.step1_list import ListLearner
+from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
+from cslr.protocol.step5_rehearse import rehearse
+from cslr.types import FloatArray
+
+__all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
+
+CANDIDATES: Final = 32
+"""V: public means of each label that clients vote among, where means are selected."""
+Releases = Sequence[Released[TaskRelease]]
+
+
+def agree(setting: Setting) -> Agreement:
+    """Everything public, fixed before the first release; written into the ledger's plan."""
+    replay, seeds = setting.replay, setting.seeds
+    if replay.anchors > len(setting.public):
+        raise ConfigError(
+            f"replay.anchors = {replay.anchors} is more than the {len(setting.public)} public "
+            "sentences; ask for fewer (--anchor-count)"
+        )
+    space = build_space(
+        setting.public,
+        setting.encoder,
+        replay.directions,
+        replay.anchors,
+        seeds.at("anchors"),
+        replay.anchor_kind,
+    )
+    pooled = replay.grouping == "pooled"
+    topics = None if pooled or replay.prior != "labels" else setting.topics
+    sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
+    if replay.sub_modes is None and replay.release == "list" and pooled:
+        sub_modes = len(setting.tasks)  # the paper's K
+    modes = declare_modes(
+        space,
+        setting.public,
+        setting.label_texts,
+        sub_modes,
+        replay.prior,
+        seeds.at("prototypes"),
+        dict.fromkeys(setting.tasks) if pooled else None,
+        CANDIDATES if replay.aggregate == "select" else 0,
+        topics if topics is not None and topics.shape[1] == sub_modes else None,
+    )
+    default = 1 if sub_modes == 1 else 2 * sub_modes
+    agreement = Agreement(
+        space,
+        modes,
+        ListLearner(size=replay.list_size or default),
+        replay.matcher or "signature",
+        replay.second_moments or "shared",
+        seeds.seed,
+        setting.population.count,
+        setting.family,
+        release=replay.release or "sum",
+        clipping=replay.clipping or "joint",
+    )
+    return with_bound(agreement, setting.public, max(len(labels) for labels in setting.tasks))
+
+
+def stages(setting: Setting) -> Stages:
+    """One stage before any task and one after each."""
+    agreement = agree(setting)
+    setting.ledger.fix_plan(setting.plan, agreement.public_facts())
+    releases: list[Released[TaskRelease]] = []
+    federated = setting.head.kind in ("federated", "dp-fedavg")
+    head = prior_head(setting) if federated else setting.initial_head()
+    aligned: list[Alignment] = []
+    yield partial(_learnt, setting, agreement, (), head if federated else None)
+    for task, labels in enumerate(setting.tasks):
+        if federated:
+            earlier = _replay(releases, agreement)
+            head = federated_stage(setting, task, head, earlier, agreement.space)
+        teacher = head if setting.replay.release == "list" and federated else None
+        told = (task, labels, setting.cohort(task), agreement, setting.plan)
+        kept = (setting.ledger, setting.keep, tuple(releases), teacher)
+        releases.append(one_round(*told, *kept))
+        if agreement.learner.size > 1 and setting.ledger.federation.privacy == "simulated":
+            aligned += align(setting.cohort(task), request_for(*told, *kept))
+        known = (tuple(releases), head if federated else None, summary(aligned))
+        yield partial(_learnt, setting, agreement, *known)
+
+
+def _replay(releases: Releases, agreement: Agreement) -> Replay | None:
+    """Q of the tasks released so far, without what only label texts say."""
+    return replay_of(releases, agreement).value.released() if releases else None
+
+
+def rehearsed(setting: Setting, agreement: Agreement, releases: Releases) -> Head:
+    """Lines 9 to 13 and step 5: everything from here on is post-processing."""
+    replay = replay_of(releases, agreement).value
+    head = setting.initial_head()
+    if not replay.heard.any():
+        return head
+    return rehearse(
+        replay,
+        agreement.space,
+        setting.family,
+        head,
+        setting.head_settings,
+        setting.head.samples,
+        setting.head.passes,
+        setting.seeds.under("rehearse", len(releases)),
+    )
+
+
+def prior_head(setting: Setting) -> Head:
+    """The head that label texts and public sentences give: where training by clients begins."""
+    one = {"grouping": "labels", "release": "sum", "clipping": "joint", "second_moments": "shared"}
+    plain = setting.replay.model_copy(update={**one, "sub_modes": 1, "list_size": 1})
+    labels = replace(setting, replay=plain)
+    return rehearsed(labels, agree(labels), ())
+
+
+def _learnt(
+    setting: Setting,
+    agreement: Agreement,
+    releases: Releases,
+    head: Head | None,
+    diagnosis: Mapping[str, float] | None = None,
+) -> Learnt:
+    replay = replay_of(releases, agreement).value
+    known = replay.heard
+    if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
+        known = known | setting.seen(len(releases))
+    else:
+        head = rehearsed(setting, agreement, releases)
+    learnt = learnt_by(head, known, setting.family, replay=_arrays(replay, agreement))
+    return replace(learnt, diagnosis=diagnosis or {})
+
+
+def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
+    """Q_{1:t} as arrays: enough to draw from it without anything else."""
+    return {
+        "weights": replay.weights,
+        "mean": replay.mean,
+        "variance": replay.gaussians(agreement.space).covariance
+        if replay.covariance is None
+        else replay.covariance,
+        "labels": replay.labels.astype(np.float64),
+        "tasks": replay.tasks.astype(np.float64),
+        "targets": replay.targets,
+        "known": replay.known.astype(np.float64),
+        "centre": agreement.space.centre,
+        "basis": agreement.space.basis,
+    }
+
+
+def schedule(config: Config) -> Schedule:
+    """What a replay costs, and the updates of a head that is trained by clients with noise."""
+    replay, head = config.replay, config.head
+    return Schedule(
+        replay=len(BLOCKS) if replay.clipping == "separate" else 1,
+        lists=1 if replay.release == "list" else 0,
+        head=(head.rounds or ROUNDS) if head.kind == "dp-fedavg" else 0,
+    )
+
+
+ROUNDS: Final = 50
+"""The paper's rounds of federated training in a task."""
+
+
+def replay_method(
+    meaning: str,
+    settings: Mapping[str, object] | None = None,
+    defaults: Mapping[str, object] | None = None,
+) -> Method:
+    """CSLR under other settings: fixed ones, and ones it prefers where none is given."""
+    return Method(
+        stages,
+        reads="privately",
+        schedule=schedule,
+        settings=settings or {},
+        defaults=defaults or {},
+        meaning=meaning,
+    )
+
+
+METHOD: Final = replay_method("private replay")

@@ -1,0 +1,171 @@
+"""``list`` mode, the paper's main protocol: clients release noised lists, the server names them.
+
+A list that the server reads arrives under its sender's name: local privacy, with no cohort to hide
+in and no amplification. The server clusters the signatures of what it was sent (post-processing)
+and sends the canonical ids back; the sum that follows is a second message from raw statistics, and
+is paid for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from cslr.numerics.assignment import stable_clusters
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Mixture
+from cslr.privacy.grid import Grid, bound
+from cslr.privacy.ledger import Ledger
+from cslr.privacy.mechanism import recall, release_each, settle
+from cslr.privacy.plan import Plan
+from cslr.privacy.values import Bounded
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.ports import Cohort, Examples, Keep, Request
+from cslr.protocol.step1_list import clip_embeddings, learn_lists
+from cslr.protocol.step2_sign import signatures
+from cslr.protocol.step3_match import match
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, joined
+from cslr.seeding import Seeds
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["GroupLists", "group_lists", "list_statistics", "named"]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLists:
+    """PRIVATE. The lists of b clients about one group of labels."""
+
+    place: int
+    group: tuple[int, ...]
+    mine: BoolArray  # (b, n) the examples they are about
+    lists: Mixture  # (b, L, r)
+    rngs: list[np.random.Generator]
+
+    @property
+    def counts(self) -> IntArray:
+        """(b,) examples of each client."""
+        counts: IntArray = self.mine.sum(axis=1)
+        return counts
+
+
+def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
+    """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group."""
+    x = request.space.into(clip_embeddings(examples.z))
+    for place, group in enumerate(request.groups):
+        mine = examples.mask & np.isin(examples.labels, group)
+        rngs = [
+            Seeds(request.seed).at("task", request.task, "label", group[0], "client", client)
+            for client in examples.clients
+        ]
+        lists = learn_lists(x, mine, request.space.spread, request.learner, rngs)
+        yield x, GroupLists(place, group, mine, lists, rngs)
+
+
+def list_statistics(examples: Examples, request: Request) -> Statistics:
+    """(b, groups × L, ·) what a list says: each entry by itself, about the public centre."""
+    parts = []
+    for _, own in group_lists(examples, request):
+        weight = own.lists.weights * (own.counts > 0)[:, None]
+        gaussians = own.lists.gaussians
+        wider = (gaussians.covariance / request.space.spread - 1).mean(axis=-1, keepdims=True)
+        parts.append(
+            Statistics(
+                weight,
+                weight[..., None] * gaussians.mean,
+                weight[..., None] * wider,
+                np.zeros((*weight.shape, 0)),
+            )
+        )
+    return joined(parts)
+
+
+def _list_of(examples: Examples, request: Request, layout: Layout, grid: Grid) -> Bounded:
+    """On the device: the list as one vector, clipped once; noise follows before it is sent."""
+    return bound(layout.pack(list_statistics(examples, request)), grid)
+
+
+def _under_names(vectors: FloatArray, clients: tuple[int, ...]) -> FloatArray:
+    """(b, 1 + D) what was sent, behind the number of who sent it."""
+    return np.column_stack([np.array(clients, dtype=np.float64), vectors])
+
+
+def named(
+    request: Request,
+    cohort: Cohort,
+    agreement: Agreement,
+    plan: Plan,
+    ledger: Ledger,
+    keep: Keep,
+) -> Request:
+    """Lines 1 to 6, at the server: ask for lists, name their entries, tell the clients."""
+    label = f"task {request.task} list"
+    layout = agreement.list_layout(len(request.groups))
+    kept = keep.load(label)
+    if kept is None:
+        grid = Grid(agreement.list_bound)
+        device = partial(_list_of, request=request, layout=layout, grid=grid)
+        clients, answers = cohort.each(device)
+        charge = plan.list_charge(label, request.task)
+        released = release_each(answers, charge, ledger).map(partial(_under_names, clients=clients))
+        keep.save(label, released.value)
+        settle(released, label, ledger)
+    else:
+        released = recall(kept, label, ledger)
+    names = released.map(
+        lambda signed: dict(
+            zip(
+                signed[:, 0].astype(int).tolist(),
+                canonical_ids(layout.unpack(signed[:, 1:]), request),
+                strict=True,
+            )
+        )
+    ).value
+    # Clusters are no prototypes: what is summed is taken about the middle of each group.
+    middles = [
+        request.prototypes_of(place).mean.mean(axis=0) for place in range(len(request.groups))
+    ]
+    means = np.repeat(np.stack(middles), request.sub_modes, axis=0)
+    return replace(request, names=names, prototypes=Gaussians(means, request.prototypes.covariance))
+
+
+def canonical_ids(lists: Statistics, request: Request) -> IntArray:
+    """(b, groups, L) ids of released lists (b, groups × L, ·): by clusters of their signatures.
+
+    The other matchers compare the released parameters with the public prototypes, as they do on
+    the device in ``sum`` mode.
+    """
+    groups, size = len(request.groups), request.learner.size
+    shape = (len(lists.weight), groups, size)
+    weight = np.maximum(lists.weight, 0.0).reshape(shape)
+    steady = np.maximum(weight, 1.0 / size)[..., None]
+    mean = lists.offset.reshape(*shape, -1) / steady
+    wider = lists.second.reshape(*shape, 1) / steady
+    covariance = request.space.spread * np.clip(1.0 + wider, 0.25, 4.0)
+    ids = np.zeros(shape, dtype=np.int64)
+    for place in range(groups):
+        candidates = Gaussians(mean[:, place], covariance[:, place])
+        if request.matcher == "signature":
+            ids[:, place] = _clustered(candidates, request)
+        else:
+            rngs = [
+                Seeds(request.seed).at("task", request.task, "names", place, "client", client)
+                for client in range(len(ids))
+            ]
+            mixture = Mixture(weight[:, place], candidates)
+            prototypes = request.prototypes_of(place)
+            ids[:, place] = match(mixture, prototypes, request.space.anchors, request.matcher, rngs)
+    return ids
+
+
+def _clustered(candidates: Gaussians, request: Request) -> IntArray:
+    """(b, L) the cluster of each candidate's signature among those of all clients."""
+    signed = signatures(candidates, request.space.anchors)
+    points = signed.reshape(-1, signed.shape[-1])
+    squares = np.square(points).sum(axis=1)
+    distance = squares[:, None] + squares - 2.0 * points @ points.T
+    distance = np.sqrt(np.maximum(distance, 0.0))
+    np.fill_diagonal(distance, 0.0)
+    return stable_clusters(distance, request.sub_modes).reshape(signed.shape[:-1])

@@ -1,0 +1,31 @@
+"""Selection instead of averaging: clients vote among public candidates (paper, Section 4.5).
+
+A stable choice needs no noise on the thing that is chosen, only on the votes (Ghazi, Kumar and
+Manurangsi 2021). The candidates are public, so a mode's mean is one that many lists are near to,
+and the votes take the place of the offsets in the one clipped vector.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cslr.types import FloatArray, IntArray
+
+__all__ = ["elected", "votes"]
+
+
+def votes(mean: FloatArray, candidates: FloatArray) -> FloatArray:
+    """(b, L, V) one vote of each list entry (b, L, r), for the nearest candidate (V, r)."""
+    squares = np.square(candidates).sum(axis=-1)
+    nearest = (squares - 2.0 * mean @ candidates.T).argmin(axis=-1)
+    ballots: FloatArray = np.eye(len(candidates))[nearest]
+    return ballots
+
+
+def elected(ballots: FloatArray, candidates: FloatArray, groups: IntArray) -> FloatArray:
+    """(K, r) the winner of each mode's noisy votes (K, V), ties to the lower.
+
+    candidates: (G, V, r); groups: (K,) the group of each mode.
+    """
+    winners: FloatArray = candidates[groups, ballots.argmax(axis=-1)]
+    return winners

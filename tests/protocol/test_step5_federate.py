@@ -1,0 +1,275 @@
+"""Clients that train a head: each by itself, on its own rows and on what the replay remembers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.privacy.values import _SEAL
+from cslr.protocol.head import Head, HeadSettings, initial_head
+from cslr.protocol.step5_federate import (
+    TEMPERATURE,
+    LocalTraining,
+    applied,
+    local_updates,
+    update_of,
+)
+from cslr.protocol.targets import label_targets
+from cslr.seeding import Seeds
+
+WIDTH, HIDDEN = 24, 16
+FAMILIES = ("classification", "intents", "tagging")
+LOSSES = ("targets", "distillation", "contrastive")
+
+
+def head_of(outputs: int = 4, seed: int = 0) -> Head:
+    return initial_head(WIDTH, outputs, HeadSettings(HIDDEN), np.random.default_rng(seed))
+
+
+@pytest.fixture(scope="module")
+def remembered(world):
+    """What a perfect replay of task 0 would draw: rows of its labels with their targets."""
+    people = world.population
+    rows = np.flatnonzero(people.tasks == 0)[:60]
+    return people.z[rows].astype(np.float32), label_targets(people.labels[rows], 4)
+
+
+@pytest.fixture
+def told(world):
+    """What clients are told in task 1: ``told(**changes)``."""
+
+    def make(family="classification", **changes) -> LocalTraining:
+        family = world.family(family)
+        plain = LocalTraining(
+            head=head_of(family.outputs),
+            family=family,
+            heard=np.ones(4, dtype=bool),
+            replay=None,
+            teacher=None,
+            taught=np.arange(4) < 2,
+            loss="targets",
+            weight=1.0,
+            learning_rate=1e-2,
+            last_layer=False,
+            seeds=Seeds(13),
+        )
+        return replace(plain, **changes)
+
+    return make
+
+
+def trained(examples, told: LocalTraining) -> list[Head]:
+    """Every client's own head after its steps."""
+    return [applied(told.head, update, told) for update in local_updates(examples, told)]
+
+
+def cross_entropy(head: Head, z: np.ndarray, targets: np.ndarray) -> float:
+    scores = head.scores(z)
+    scores = scores - scores.max(axis=1, keepdims=True)
+    chances = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    return float(-(targets * chances).sum(axis=1).mean())
+
+
+def answers_of(head: Head, z: np.ndarray, labels: int) -> np.ndarray:
+    """Softmax over the first few labels."""
+    scores = head.scores(z)[:, :labels]
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.pad(odds / odds.sum(axis=1, keepdims=True), ((0, 0), (0, 4 - labels)))
+
+
+def contrast(head: Head, z: np.ndarray, targets: np.ndarray) -> float:
+    """Supervised contrastive loss of the hidden layer (Khosla et al. 2020), by another hand."""
+    hidden = np.maximum(z @ head.weights1 + head.bias1, 0.0)
+    unit = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
+    alike, label = unit @ unit.T / TEMPERATURE, targets.argmax(axis=1)
+    losses = []
+    for i in range(len(z)):
+        others = np.flatnonzero(np.arange(len(z)) != i)
+        same = others[label[others] == label[i]]
+        losses.append(np.log(np.exp(alike[i, others]).sum()) - alike[i, same].mean())
+    return float(np.mean(losses))
+
+
+# -- a client by itself ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_client_gets_better_on_its_own_rows(world, told, family):
+    told = told(family)
+    examples = world.told(family).examples(1)
+    before, after = told.head, trained(examples, told)
+    for i, head in enumerate(after):
+        mine = examples.mask[i]
+        z, y = examples.z[i, mine], examples.targets[i, mine]
+        assert cross_entropy(head, z, y) < cross_entropy(before, z, y) - 0.05
+
+
+def test_without_targets_the_labels_are_what_is_learnt(world, told):
+    examples = world.examples(1)
+    assert examples.targets is None
+    one_hot = replace(examples, targets=label_targets(examples.labels, 4))
+    np.testing.assert_array_equal(local_updates(examples, told()), local_updates(one_hot, told()))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_clients_update_depends_on_anothers_rows(world, told, remembered, loss):
+    told = told(replay=remembered, teacher=head_of(seed=1), loss=loss)
+    examples = world.examples(1)
+    other = replace(examples, z=examples.z.copy(), labels=examples.labels.copy())
+    other.z[3:] *= -3.0
+    other.labels[3:] = 0
+    one, two = local_updates(examples, told), local_updates(other, told)
+    np.testing.assert_array_equal(one[:3], two[:3])
+    assert not np.allclose(one[3:], two[3:])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_device_alone_computes_what_a_stack_of_clients_computes(world, told, remembered, loss):
+    told = told(replay=remembered, teacher=head_of(seed=1), loss=loss)
+    examples = world.examples(1)
+    together = local_updates(examples, told)
+    for client in (0, 7):
+        chosen = slice(client, client + 1)
+        alone = replace(
+            examples,
+            z=examples.z[chosen],
+            labels=examples.labels[chosen],
+            mask=examples.mask[chosen],
+            clients=(client,),
+        )
+        np.testing.assert_allclose(local_updates(alone, told)[0], together[client], atol=1e-4)
+
+
+def test_what_stands_in_the_padding_does_not_matter(world, told):
+    examples = world.examples(1)
+    assert not examples.mask.all()
+    other = replace(examples, z=np.where(examples.mask[..., None], examples.z, 1e3))
+    np.testing.assert_array_equal(local_updates(other, told()), local_updates(examples, told()))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_client_without_rows_sends_zeros(world, told, remembered, loss):
+    """Even the replay, which it could train on, would tell that it is there."""
+    examples = world.examples(1)
+    examples.mask[2] = False
+    told = told(replay=remembered, teacher=head_of(seed=1), loss=loss)
+    updates = local_updates(examples, told)
+    np.testing.assert_array_equal(updates[2], 0.0)
+    assert np.all(np.linalg.norm(np.delete(updates, 2, axis=0), axis=1) > 0.01)
+
+
+def test_the_same_seed_draws_the_same_rows_and_another_others(world, told):
+    examples = world.examples(1)
+    one, two, other = (local_updates(examples, told(seeds=Seeds(s))) for s in (13, 13, 14))
+    np.testing.assert_array_equal(one, two)
+    assert not np.allclose(one, other)
+
+
+# -- the replay ------------------------------------------------------------------------------------
+
+
+def test_held_to_its_targets_a_head_remembers_what_the_replay_says(world, told, remembered):
+    examples, z, y = world.examples(1), *remembered
+    alone = trained(examples, told(learning_rate=0.05))
+    held = trained(examples, told(replay=remembered, weight=5.0, learning_rate=0.05))
+    for without, with_replay in zip(alone, held, strict=True):
+        assert cross_entropy(with_replay, z, y) < 0.7 * cross_entropy(without, z, y)
+
+
+def test_distilled_a_head_stays_with_what_it_answered_before(world, told, remembered):
+    """The teacher is asked about the labels of task 0 alone: the others it has never met."""
+    examples, (z, y), plain = world.examples(1), remembered, head_of(seed=1)
+    before = replace(plain, weights2=30.0 * plain.weights2)
+    soft = answers_of(before, z, labels=2)
+    assert np.mean(soft.argmax(axis=1) == y.argmax(axis=1)) < 0.8  # not what the targets say
+    common = {"head": before, "replay": remembered, "teacher": before, "learning_rate": 0.05}
+    alone = trained(examples, told(**common, weight=0.0))
+    held = trained(examples, told(**common, weight=5.0, loss="distillation"))
+    for without, with_replay in zip(alone, held, strict=True):
+        assert cross_entropy(with_replay, z, soft) < 0.7 * cross_entropy(without, z, soft)
+
+
+def test_contrasted_a_head_brings_samples_of_one_label_together(world, told, remembered):
+    examples, z, y = world.examples(1), *remembered
+    alone = trained(examples, told())
+    held = trained(examples, told(replay=remembered, weight=5.0, loss="contrastive"))
+    for without, with_replay in zip(alone, held, strict=True):
+        assert contrast(with_replay, z, y) < contrast(without, z, y) - 0.1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_replay_that_counts_nothing_changes_nothing(world, told, remembered, loss):
+    examples = world.examples(1)
+    ignored = told(replay=remembered, teacher=head_of(seed=1), weight=0.0, loss=loss)
+    np.testing.assert_array_equal(local_updates(examples, ignored), local_updates(examples, told()))
+
+
+def test_the_three_losses_are_different(world, told, remembered):
+    examples, common = world.examples(1), {"replay": remembered, "teacher": head_of(seed=1)}
+    updates = [local_updates(examples, told(**common, loss=loss)) for loss in LOSSES]
+    for one in range(3):
+        assert not np.allclose(updates[one], updates[one - 1], atol=1e-3)
+
+
+# -- what is changed -------------------------------------------------------------------------------
+
+
+def test_an_update_has_a_place_for_every_parameter_that_is_trained(world, told):
+    examples = world.examples(1)
+    every = WIDTH * HIDDEN + HIDDEN + HIDDEN * 4 + 4
+    assert local_updates(examples, told()).shape == (12, every)
+    assert local_updates(examples, told(last_layer=True)).shape == (12, HIDDEN * 4 + 4)
+
+
+def test_training_the_last_layer_changes_only_the_last_layer(world, told):
+    told = told(last_layer=True)
+    for head in trained(world.examples(1), told):
+        np.testing.assert_array_equal(head.weights1, told.head.weights1)
+        np.testing.assert_array_equal(head.bias1, told.head.bias1)
+        assert not np.allclose(head.weights2, told.head.weights2, atol=1e-4)
+        assert not np.allclose(head.bias2, told.head.bias2, atol=1e-4)
+
+
+@pytest.mark.parametrize("last_layer", [False, True])
+def test_an_applied_update_is_the_difference_that_was_made(told, last_layer):
+    """Differences of heads, laid out as updates are, lead from one head to the other."""
+    told, goal = told(last_layer=last_layer), head_of(seed=7)
+    update = np.concatenate(
+        [(getattr(goal, name) - getattr(told.head, name)).ravel() for name in told.parts]
+    )
+    reached = applied(told.head, update, told)
+    for name in told.parts:
+        np.testing.assert_allclose(getattr(reached, name), getattr(goal, name), atol=1e-6)
+    back = applied(reached, -update, told)
+    for name, array in vars(told.head).items():
+        np.testing.assert_allclose(getattr(back, name), array, atol=1e-6)
+        assert getattr(back, name).dtype == np.float32
+
+
+def test_no_update_moves_the_head(told):
+    told = told()
+    still = applied(told.head, np.zeros(WIDTH * HIDDEN + HIDDEN + HIDDEN * 4 + 4), told)
+    for name, array in vars(told.head).items():
+        np.testing.assert_array_equal(getattr(still, name), array)
+
+
+def test_labels_that_no_task_has_shown_are_left_alone(world, told):
+    """A label of the future must not be unlearnt before anybody has met it."""
+    told = told(heard=np.array([True, True, True, False]))
+    examples = world.examples(0)
+    for head in trained(examples, told):
+        np.testing.assert_array_equal(head.weights2[:, 3], told.head.weights2[:, 3])
+        assert head.bias2[3] == told.head.bias2[3]
+        assert head.bias2[2] < told.head.bias2[2]  # one that was shown earlier is unlearnt
+
+
+@pytest.mark.parametrize("norm", [1e-3, 0.05, 100.0])
+def test_an_update_is_clipped_as_one_vector(world, told, norm):
+    examples = world.examples(1)
+    raw = local_updates(examples, told())
+    bounded = update_of(examples, told(), norm)
+    rows = bounded.grid.decode(bounded.rows(_SEAL))
+    share = np.minimum(1.0, norm / np.linalg.norm(raw, axis=1))
+    np.testing.assert_allclose(rows, raw * share[:, None], atol=2 * norm / 2**20)
