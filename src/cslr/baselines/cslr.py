@@ -7,8 +7,8 @@ rows beside the replay (the paper's way, ``head.kind``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -23,11 +23,12 @@ from cslr.privacy.values import Released
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.bounds import with_bound
 from cslr.protocol.head import Head
-from cslr.protocol.public import build_space, declare_modes
+from cslr.protocol.public import PublicSpace, build_space, declare_modes
 from cslr.protocol.round import BLOCKS, one_round, replay_of, request_for
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
 from cslr.protocol.step5_rehearse import rehearse
+from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
 __all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
@@ -45,12 +46,12 @@ def agree(setting: Setting) -> Agreement:
             f"replay.anchors = {replay.anchors} is more than the {len(setting.public)} public "
             "sentences; ask for fewer (--anchor-count)"
         )
-    space = build_space(
-        setting.public,
+    space = _space(
+        _Public(setting.public),
         setting.encoder,
         replay.directions,
         replay.anchors,
-        seeds.at("anchors"),
+        seeds,
         replay.anchor_kind,
     )
     pooled = replay.grouping == "pooled"
@@ -83,6 +84,27 @@ def agree(setting: Setting) -> Agreement:
         clipping=replay.clipping or "joint",
     )
     return with_bound(agreement, setting.public, max(len(labels) for labels in setting.tasks))
+
+
+@dataclass(frozen=True, eq=False)
+class _Public:
+    """An embedded corpus, known by being the same array and not by what is in it."""
+
+    z: FloatArray
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Public) and other.z is self.z
+
+    def __hash__(self) -> int:
+        return id(self.z)
+
+
+@lru_cache(maxsize=8)
+def _space(
+    public: _Public, encoder: str, dimension: int, anchors: int, seeds: Seeds, kind: str
+) -> PublicSpace:
+    """The space of a corpus: all methods of a seed share it, so it is built once."""
+    return build_space(public.z, encoder, dimension, anchors, seeds.at("anchors"), kind)
 
 
 def stages(setting: Setting) -> Stages:
