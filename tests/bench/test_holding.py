@@ -238,7 +238,7 @@ def words_of(stream: Stream, lengths: np.ndarray) -> Study:
         starts=starts,
     )
     nothing = np.zeros((0, 1))
-    return Study(stream, tags, "none", examples, examples, nothing, nothing, None, 0.0)
+    return Study(stream, tags, "none", examples, examples, nothing, nothing, 0.0)
 
 
 @pytest.mark.parametrize("count", [6, 40], ids=["once", "resampled"])

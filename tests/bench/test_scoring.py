@@ -56,7 +56,7 @@ def study_of(family: str, answers, tasks, labels=((0, 1, 2),)) -> Study:
         starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
     )
     nothing = np.zeros((0, 2))
-    return Study(stream, known, "none", examples, examples, nothing, nothing, None, 0.0)
+    return Study(stream, known, "none", examples, examples, nothing, nothing, 0.0)
 
 
 def scored(study: Study, scores, allowed=EVERY, seen=EVERY) -> Scored:

@@ -52,11 +52,11 @@ class Study:
     test: Examples
     public: FloatArray  # (n, d)
     label_texts: FloatArray  # (c, d)
-    topics: FloatArray | None  # (c, J, d) where labels declare several topics
     seconds: float
     """How long reading and embedding took."""
     notices: tuple[str, ...] = ()
     """What the holder of own rows should see; private, for a screen and no file."""
+    topics: FloatArray | None = None  # (c, J, d) where labels declare several topics
 
 
 def load_study(config: Config, progress: bool = False) -> Study:
@@ -100,8 +100,8 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
         _of_texts(test, stream.test, family),
         public,
         label_texts,
-        topics.reshape(len(label_texts), -1, topics.shape[1]) if len(topics) else None,
         time.perf_counter() - started,
+        topics=topics.reshape(len(label_texts), -1, topics.shape[1]) if len(topics) else None,
     )
 
 
@@ -138,7 +138,6 @@ def _embed_words(
         _of_words(test, stream.test, family),
         embed_words(public, encoder, cache, progress=progress).z,
         _marked_words(stream.labels, encoder, cache),
-        None,
         time.perf_counter() - started,
     )
 
