@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from typing import Annotated, Any, TypeAlias
 import click
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 # Small matrices: a second BLAS thread mostly waits for the first, and torch has its own.
@@ -26,8 +24,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from cslr import __version__
 from cslr.cli_data import data_app
 from cslr.cli_experiments import experiments_app
+from cslr.cli_privacy import ledger_command, plan_command
 from cslr.cli_theory import anchors_command, quality_command
-from cslr.config import Config, ReplayConfig, load_config
+from cslr.config import Config, load_config
 from cslr.errors import ConfigError, CslrError, DataError
 
 __all__ = ["app", "main"]
@@ -42,8 +41,6 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(experiments_app)
-app.command("anchors")(anchors_command)
-app.command("quality")(quality_command)
 
 
 def _version(wanted: bool) -> None:
@@ -331,106 +328,10 @@ def _texts_in(file: Path) -> Iterator[str]:
             yield line.text.strip()
 
 
-@app.command("plan")
-def plan_command(
-    epsilon: Annotated[float, typer.Option(help="Target ε.")] = 4.0,
-    delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
-    clients: Annotated[int, typer.Option(min=1, help="Registered clients N.")] = 20,
-    tasks: Annotated[int, typer.Option(help="Releases: one per task.")] = 4,
-    cap: Annotated[int | None, typer.Option(help="Most tasks a client contributes to.")] = None,
-    participation: Annotated[
-        float, typer.Option("--participation", "--q", help="q in (0, 1].")
-    ] = 1.0,
-    adversary: Annotated[
-        str, typer.Option(help="Whom the target holds against: roster or public.")
-    ] = "roster",
-    dimension: Annotated[
-        int, typer.Option(min=1, help="r: released directions.")
-    ] = ReplayConfig().directions,
-    modes: Annotated[int, typer.Option(min=1, help="Modes released per task.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
-    """From a promise to its noise: σ, what it costs, and whether it is worth starting.
-
-    Nothing is read and nothing is spent.
-
-    Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
-    """
-    from cslr.privacy.accounting import ADVERSARIES
-    from cslr.privacy.plan import Budget, calibrate, forecast
-
-    budget = Budget(epsilon, delta, adversary)  # type: ignore[arg-type]
-    plan = calibrate(budget, tasks, participation, cap)
-    outlook = forecast(plan, clients, dimension * modes)
-    costs = {who: plan.epsilon(who) for who in ADVERSARIES}
-    if as_json:
-        finite = {who: cost if math.isfinite(cost) else None for who, cost in costs.items()}
-        typer.echo(
-            json.dumps(
-                {
-                    "sigma": plan.sigma,
-                    "releases": tasks,
-                    "cap": plan.cap,
-                    "delta": delta,
-                    "unit": "client",
-                    "epsilon": {"replay": finite, "end_to_end": finite},
-                    "signal_to_noise": outlook.signal_to_noise
-                    if math.isfinite(outlook.signal_to_noise)
-                    else None,
-                    "advice": outlook.advice,
-                }
-            )
-        )
-        return
-    console = Console()
-    sigma = "none" if plan.sigma is None else f"{plan.sigma:.4g}"
-    console.print(
-        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {tasks} releases, "
-        f"of which a client contributes to at most {plan.cap}."
-    )
-    table = Table(title=f"What that costs a client at δ = {delta:g}", title_justify="left")
-    table.add_column("scope")
-    for who in costs:
-        table.add_column(who, justify="right")
-    # The head learns from the released replay alone, so both scopes cost the same.
-    for scope in ("replay", "end to end (head on released replay)"):
-        table.add_row(scope, *[_epsilon(cost) for cost in costs.values()])
-    console.print(table)
-    console.print(f"Signal to noise of a task's modes: [bold]{outlook.signal_to_noise:.2g}[/bold]")
-    console.print(outlook.advice)
-
-
-@app.command("ledger")
-def ledger_command(
-    path: Annotated[Path, typer.Argument(help="A ledger file, a run or a federation directory.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
-    """What was spent, on what, and what is left. Reads only; checks the chain.
-
-    Example: `cslr ledger runs/my-run`
-    """
-    from cslr.report.ledger import ledger_report, print_ledger
-
-    files = _ledgers(path)
-    reports = [ledger_report(file) for file in files]
-    if as_json:
-        typer.echo(json.dumps(reports))
-        return
-    for report in reports:
-        print_ledger(report, Console())
-
-
-def _ledgers(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
-    if not found:
-        raise ConfigError(f"there is no ledger at {path}; give a run or federation directory")
-    return found
-
-
-def _epsilon(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.4g}"
+app.command("plan")(plan_command)
+app.command("ledger")(ledger_command)
+app.command("anchors")(anchors_command)
+app.command("quality")(quality_command)
 
 
 def main() -> None:

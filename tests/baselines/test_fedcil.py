@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.baselines.fedcil import ROUNDS, federation, stages
-from cslr.baselines.fedcil.federation import Federation, Recipe
+from cslr.baselines.fedcil import federation, stages
+from cslr.baselines.fedcil.federation import Federation
+from cslr.baselines.fedcil.recipes import RECIPES, Recipe
 from cslr.protocol.updates import Where, released_update
 
 RECIPE = Recipe(2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80)
@@ -107,5 +108,13 @@ def test_an_interrupted_round_is_not_paid_twice(make_setting_with, make_drawer):
 
 def test_the_schedule_pays_for_the_rounds_of_the_recipe(make_setting):
     setting = make_setting(8.0, method="fedcil")
-    assert setting.plan.schedule.head == ROUNDS["short"]
+    assert setting.plan.schedule.head == RECIPES["short"].rounds
     assert sum(1 for _ in stages(setting)) == len(setting.tasks) + 1
+
+
+def test_rounds_and_clip_can_be_asked_for(make_setting):
+    setting = make_setting(8.0, method="fedcil", head={"rounds": 2, "clip": 0.5})
+    assert setting.plan.schedule.head == 2
+    *_, last = stages(setting)
+    last()
+    assert len(setting.ledger.charges) == 2 * len(setting.tasks)

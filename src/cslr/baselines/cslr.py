@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from cslr.baselines.alignment import Alignment, align, summary
-from cslr.baselines.federated import federated_stage
+from cslr.baselines.federated import ROUNDS, federated_stage
 from cslr.baselines.setting import Learnt, Method, Setting, Stages, learnt_by
 from cslr.config import Config
 from cslr.errors import ConfigError
@@ -203,10 +203,6 @@ def schedule(config: Config) -> Schedule:
         lists=1 if replay.release == "list" else 0,
         head=(head.rounds or ROUNDS) if head.kind == "dp-fedavg" else 0,
     )
-
-
-ROUNDS: Final = 50
-"""The paper's rounds of federated training in a task."""
 
 
 def replay_method(

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from cslr.baselines.cslr import replay_method
+from cslr.baselines.federated import ROUNDS
 
 __all__ = ["METHOD"]
 
@@ -32,7 +33,7 @@ METHOD: Final = replay_method(
         "replay.list_size": 4,
         "replay.dimension": 32,
         "head.kind": "federated",
-        "head.rounds": 50,
+        "head.rounds": ROUNDS,
         "head.participation": 0.3,
     },
 )

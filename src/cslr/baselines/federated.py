@@ -21,9 +21,10 @@ from cslr.protocol.step5_federate import LocalTraining, applied, update_of
 from cslr.protocol.step5_rehearse import Sampler
 from cslr.protocol.updates import Where, kept_update, release_update
 
-__all__ = ["federated_stage"]
+__all__ = ["ROUNDS", "federated_stage"]
 
 ROUNDS: Final = 50
+"""The paper's, in a task."""
 WIDE: Final = 4.0
 """Norm of an update that is not noised: it only has to fit on the grid."""
 CLIP: Final = 0.05

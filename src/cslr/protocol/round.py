@@ -165,23 +165,23 @@ def one_round(
     if agreement.clipping == "joint":
         device = partial(contribute, request=request)
         noisy = _released(label, device, task, cohort, plan, ledger, keep)
-        return noisy.map(partial(_read, request=request, agreement=agreement, plan=plan))
-    remembered: dict[tuple[int, ...], list[FloatArray]] = {}
-    blocks = [
-        _released(
-            f"{label} {name}",
-            partial(contribute_block, request=request, block=block, remembered=remembered),
-            task,
-            cohort,
-            plan,
-            ledger,
-            keep,
-        )
-        for block, name in enumerate(BLOCKS)
-    ]
-    return gather(blocks).map(
-        partial(_read_blocks, request=request, agreement=agreement, plan=plan)
-    )
+        sums = noisy.map(request.layout.unpack)
+    else:
+        remembered: dict[tuple[int, ...], list[FloatArray]] = {}
+        blocks = [
+            _released(
+                f"{label} {name}",
+                partial(contribute_block, request=request, block=block, remembered=remembered),
+                task,
+                cohort,
+                plan,
+                ledger,
+                keep,
+            )
+            for block, name in enumerate(BLOCKS)
+        ]
+        sums = gather(blocks).map(request.layout.from_blocks)
+    return sums.map(partial(_read, request=request, agreement=agreement, plan=plan))
 
 
 def _released(
@@ -234,21 +234,8 @@ def _request(
     return agreement.request(task, labels, expected, head)
 
 
-def _read(vector: FloatArray, request: Request, agreement: Agreement, plan: Plan) -> TaskRelease:
-    """A released vector beside the public facts that give it meaning."""
-    return _with_facts(request.layout.unpack(vector), request, agreement, plan)
-
-
-def _read_blocks(
-    blocks: Sequence[FloatArray], request: Request, agreement: Agreement, plan: Plan
-) -> TaskRelease:
-    """The same for four statistics that were clipped and noised by themselves."""
-    return _with_facts(request.layout.from_blocks(blocks), request, agreement, plan)
-
-
-def _with_facts(
-    sums: Statistics, request: Request, agreement: Agreement, plan: Plan
-) -> TaskRelease:
+def _read(sums: Statistics, request: Request, agreement: Agreement, plan: Plan) -> TaskRelease:
+    """Released sums beside the public facts that give them meaning."""
     share = plan.q * plan.cap / plan.releases / request.sub_modes
     modes, offered = agreement.modes.of_groups(request.groups), request.candidates
     winners = None

@@ -24,11 +24,13 @@ Privacy: end to end. Generator and critic are one vector, clipped once.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from cslr.baselines.fedcil.recipes import recipe_of
 from cslr.baselines.setting import Learnt, Method, Setting, Stages, learnt_by
 from cslr.config import Config
 from cslr.privacy.plan import Schedule
@@ -39,19 +41,17 @@ if TYPE_CHECKING:
 
 __all__ = ["METHOD"]
 
-ROUNDS: Final = {"short": 5, "published": 10}
-
 
 def stages(setting: Setting) -> Stages:
     """One pair of networks carried from task to task; torch begins when a stage is called."""
-    setting.ledger.fix_plan(setting.plan, {"method": "fedcil", "effort": setting.effort})
+    recipe = recipe_of(setting.effort, setting.head)
+    setting.ledger.fix_plan(setting.plan, {"method": "fedcil", "recipe": asdict(recipe)})
 
     @cache
     def federation() -> Federation:
-        from cslr.baselines.fedcil.federation import Federation, Recipe
+        from cslr.baselines.fedcil.federation import Federation
 
-        recipes = {"short": Recipe(5, 50, 1e-3, 50), "published": Recipe(10, 400, 1e-4, 100)}
-        return Federation.of(setting, recipes[setting.effort])
+        return Federation.of(setting, recipe)
 
     @cache
     def models(tasks: int) -> tuple[FloatArray, ...]:
@@ -71,7 +71,7 @@ def stages(setting: Setting) -> Stages:
 
 def schedule(config: Config) -> Schedule:
     """Updates of both networks and nothing else."""
-    return Schedule(replay=0, head=ROUNDS[config.effort])
+    return Schedule(replay=0, head=recipe_of(config.effort, config.head).rounds)
 
 
 METHOD: Final = Method(

@@ -12,6 +12,7 @@ from cslr.baselines.fedcil.clients import Held, Told, updates
 from cslr.baselines.fedcil.networks import Shapes
 from cslr.baselines.fedcil.pools import Pool, Snapshot, echoes, generated, imitate, learn, normal
 from cslr.baselines.fedcil.public import Coordinates, prior_rows
+from cslr.baselines.fedcil.recipes import Recipe
 from cslr.baselines.fedcil.training import Steps
 from cslr.baselines.setting import Setting
 from cslr.protocol.head import Head
@@ -20,32 +21,7 @@ from cslr.protocol.updates import Where, kept_update, released_update
 from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
-__all__ = ["Federation", "Recipe"]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How long and how fast is trained; public."""
-
-    rounds: int
-    iterations: int
-    rate: float
-    consolidation: int
-    generator_rate: float = 0.3
-    """The generator's rate, relative to the critic's."""
-    coordinates: int = 100
-    noise: int = 100
-    generator_hidden: int = 128
-    batch: int = 32
-    consistency: float = 1.0
-    norm: float = 3.0
-    """What a client's update of both networks is clipped to."""
-    trust: float = 3.0
-    """Standard deviations by which a layer's update must exceed its noise to be used at all."""
-    pool: int = 2048
-    prior_rows: int = 4000
-    imitation: int = 400
-    server_rate: float = 1e-4
+__all__ = ["Federation"]
 
 
 @dataclass(frozen=True, eq=False)

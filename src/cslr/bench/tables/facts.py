@@ -56,9 +56,15 @@ def _streams(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:
             sentences.append(
                 f"{name} (`{stream}`): {scenario}-incremental, {len(first.tasks)} tasks, "
                 f"{len(first.labels)} labels, {_list(sorted({t.clients for t in own}))} clients, "
-                f"{first.metric}."
+                f"{first.metric}{_rows(of_stream)}."
             )
     return sentences
+
+
+def _rows(cells: Sequence[Cell]) -> str:
+    """Which rows, where they are not those that figures are reported on."""
+    others = sorted({cell.config.stream.rows for cell in cells} - {"subset"})
+    return f"; rows: {_list(others)}" if others else ""
 
 
 def _promise(cells: Sequence[Cell]) -> str:

@@ -23,6 +23,7 @@ class Measure:
 
 _MEASURES: Final = {
     "aa": Measure("AA, %"),
+    "before": Measure("before any task, %"),
     "bwt": Measure("BWT, %"),
     "fwt": Measure("FWT, %"),
     "personal": Measure("own tasks, %"),

@@ -56,6 +56,7 @@ class Trace:
 
 _READ: Final[dict[str, Callable[[Trace], float]]] = {
     "aa": lambda trace: average_accuracy(trace.matrix),
+    "before": lambda trace: float(np.mean(trace.matrix[0])),
     "bwt": lambda trace: backward_transfer(trace.matrix),
     "fwt": lambda trace: forward_transfer(trace.matrix, trace.zero_shot),
     "epsilon": lambda trace: trace.epsilon["end_to_end"]["roster"],

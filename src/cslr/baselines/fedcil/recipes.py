@@ -1,0 +1,47 @@
+"""How long and how fast both networks are trained: for two cores, or as was published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cslr.config import Effort, HeadConfig
+
+__all__ = ["Recipe", "recipe_of"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long and how fast is trained; public."""
+
+    rounds: int
+    iterations: int
+    rate: float
+    consolidation: int
+    generator_rate: float = 0.3
+    """The generator's rate, relative to the critic's."""
+    coordinates: int = 100
+    noise: int = 100
+    generator_hidden: int = 128
+    batch: int = 32
+    consistency: float = 1.0
+    norm: float = 3.0
+    """What a client's update of both networks is clipped to."""
+    trust: float = 3.0
+    """Standard deviations by which a layer's update must exceed its noise to be used at all."""
+    pool: int = 2048
+    prior_rows: int = 4000
+    imitation: int = 400
+    server_rate: float = 1e-4
+
+
+RECIPES: Final[dict[Effort, Recipe]] = {
+    "short": Recipe(5, 50, 1e-3, 50),
+    "published": Recipe(10, 400, 1e-4, 100),
+}
+
+
+def recipe_of(effort: Effort, head: HeadConfig) -> Recipe:
+    """The recipe of an effort, with the rounds and the clip that were asked for."""
+    recipe = RECIPES[effort]
+    return replace(recipe, rounds=head.rounds or recipe.rounds, norm=head.clip or recipe.norm)
