@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from click import Context
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from cslr.config import ReplayConfig
 from cslr.errors import ConfigError
 
-__all__ = ["ledger_command", "plan_command"]
+__all__ = ["ledger_app", "plan_command"]
 
 
 def plan_command(
@@ -41,13 +43,14 @@ def plan_command(
 
     Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
     """
-    from cslr.privacy.accounting import ADVERSARIES
+    from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
     from cslr.privacy.plan import Budget, calibrate, forecast
 
     budget = Budget(epsilon, delta, adversary)  # type: ignore[arg-type]
     plan = calibrate(budget, tasks, participation, cap)
     outlook = forecast(plan, clients, dimension * modes)
     costs = {who: plan.epsilon(who) for who in ADVERSARIES}
+    replaced = replace_one_epsilon(plan.charges(), delta, cap=plan.cap)
     if as_json:
         finite = {who: cost if math.isfinite(cost) else None for who, cost in costs.items()}
         typer.echo(
@@ -59,6 +62,7 @@ def plan_command(
                     "delta": delta,
                     "unit": "client",
                     "epsilon": {"replay": finite, "end_to_end": finite},
+                    "replace_one_epsilon": replaced if math.isfinite(replaced) else None,
                     "signal_to_noise": outlook.signal_to_noise
                     if math.isfinite(outlook.signal_to_noise)
                     else None,
@@ -81,27 +85,67 @@ def plan_command(
     for scope in ("replay", "end to end (head on released replay)"):
         table.add_row(scope, *[_epsilon(cost) for cost in costs.values()])
     console.print(table)
+    console.print(
+        f"Under replace-one adjacency the same noise is ε = {_epsilon(replaced)} (roster)."
+    )
     console.print(f"Signal to noise of a task's modes: [bold]{outlook.signal_to_noise:.2g}[/bold]")
     console.print(outlook.advice)
 
 
-def ledger_command(
-    path: Annotated[Path, typer.Argument(help="A ledger file, a run or a federation directory.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
+class _ShowsByDefault(TyperGroup):
+    """`cslr ledger PATH` is `cslr ledger show PATH`."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+ledger_app = typer.Typer(
+    cls=_ShowsByDefault,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="What was spent, on what, and what is left; or, with verify, whether that is right.",
+)
+_Where = Annotated[Path, typer.Argument(help="A ledger file, a run or a federation directory.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+
+
+@ledger_app.command("show")
+def show_command(path: _Where, as_json: _Json = False) -> None:
     """What was spent, on what, and what is left. Reads only; checks the chain.
 
     Example: `cslr ledger runs/my-run`
     """
     from cslr.report.ledger import ledger_report, print_ledger
 
-    files = _ledgers(path)
-    reports = [ledger_report(file) for file in files]
+    reports = [ledger_report(file) for file in _ledgers(path)]
     if as_json:
         typer.echo(json.dumps(reports))
         return
     for report in reports:
         print_ledger(report, Console())
+
+
+@ledger_app.command("verify")
+def verify_command(path: _Where, as_json: _Json = False) -> None:
+    """Check everything, and have every ε counted again by other accountants.
+
+    Looks at the chain, its head, open charges, keys that outlived their release and the budget.
+    Opacus and the PRV accountant have a say where they are installed. Exit code 3: a check failed.
+
+    Example: `cslr ledger verify runs/my-run`
+    """
+    from cslr.report.verification import print_verification, verify
+
+    found = [verify(file) for file in _ledgers(path)]
+    if as_json:
+        typer.echo(json.dumps([each.as_json() for each in found]))
+    else:
+        for each in found:
+            print_verification(each, Console())
+    if not all(each.holds for each in found):
+        raise typer.Exit(3)
 
 
 def _ledgers(path: Path) -> list[Path]:

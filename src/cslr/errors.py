@@ -6,6 +6,33 @@ CslrError                      anything a user can act on; the program exits wit
 ├── EncoderError               a text encoder cannot be had or gave something unusable
 ├── CacheCorrupted             a cached embedding file does not match its own name
 ├── RunDirectoryError          a run directory belongs to another configuration or is damaged
+├── SpoolCorrupted             a message that was accepted before is not on disk as it was
+├── MessageError               a message of a client is refused; nothing of it is kept
+│   ├── MalformedMessage       it does not begin as a message does
+│   ├── UnsupportedVersion     it is written in a format this program does not read
+│   ├── MessageTooLarge        it announces more bytes than this round has use for
+│   ├── TruncatedMessage       it ends before the length it announced
+│   ├── TrailingBytes          something follows after the length it announced
+│   ├── SenderTooSlow          it did not arrive before the deadline
+│   ├── MalformedHeader        its header is not one flat, canonical map
+│   ├── UnknownField           its header has a field that does not exist
+│   ├── MissingField           its header lacks a field
+│   ├── BadField               a field has a value of the wrong type or range
+│   ├── BadClientId            the sender's id is not 1 to 64 of A-Z a-z 0-9 _ -
+│   ├── WrongDtype             its numbers are not little-endian 64-bit integers
+│   ├── WrongShape             it has not the one row of coordinates that was asked for
+│   ├── UnknownClient          nobody is registered under the sender's id
+│   ├── StolenIdentity         the sender's id belongs to another key
+│   ├── BadSignature           the signature is not the sender's
+│   ├── WrongFederation        it was written for another federation
+│   ├── WrongRun               it was written for another run
+│   ├── WrongKind              it answers another kind of question
+│   ├── OldRound               it belongs to a round that is over
+│   ├── FutureRound            it belongs to a round that has not begun
+│   ├── WrongLabel             it names another release of this round
+│   ├── OverlongVector         its vector is longer than one client may move the result
+│   ├── AlreadySent            the sender sent something else before, which stays
+│   └── RoundClosed            the round was closed without it
 └── PrivacyError               nothing is released
     ├── BudgetExceeded         the charge would exceed the federation's budget
     ├── PlanChanged            the plan was fixed before the first release and may not change
@@ -17,16 +44,43 @@ A wrong argument to a library function is a plain ``ValueError`` that names the 
 from __future__ import annotations
 
 __all__ = [
+    "AlreadySent",
+    "BadClientId",
+    "BadField",
+    "BadSignature",
     "BudgetExceeded",
     "CacheCorrupted",
     "ConfigError",
     "CslrError",
     "DataError",
     "EncoderError",
+    "FutureRound",
     "LedgerCorrupted",
+    "MalformedHeader",
+    "MalformedMessage",
+    "MessageError",
+    "MessageTooLarge",
+    "MissingField",
+    "OldRound",
+    "OverlongVector",
     "PlanChanged",
     "PrivacyError",
+    "RoundClosed",
     "RunDirectoryError",
+    "SenderTooSlow",
+    "SpoolCorrupted",
+    "StolenIdentity",
+    "TrailingBytes",
+    "TruncatedMessage",
+    "UnknownClient",
+    "UnknownField",
+    "UnsupportedVersion",
+    "WrongDtype",
+    "WrongFederation",
+    "WrongKind",
+    "WrongLabel",
+    "WrongRun",
+    "WrongShape",
 ]
 
 
@@ -54,6 +108,114 @@ class CacheCorrupted(CslrError):
 
 class RunDirectoryError(CslrError):
     """A run directory belongs to another configuration or is damaged."""
+
+
+class SpoolCorrupted(CslrError):
+    """A message that was accepted before is not on disk as it was; the round cannot go on."""
+
+
+class MessageError(CslrError):
+    """A message of a client is refused: nothing of it is kept, the round goes on without it."""
+
+
+class MalformedMessage(MessageError):
+    """It does not begin as a message does."""
+
+
+class UnsupportedVersion(MessageError):
+    """It is written in a format this program does not read."""
+
+
+class MessageTooLarge(MessageError):
+    """It announces more bytes than this round has use for."""
+
+
+class TruncatedMessage(MessageError):
+    """It ends before the length it announced."""
+
+
+class TrailingBytes(MessageError):
+    """Something follows after the length it announced."""
+
+
+class SenderTooSlow(MessageError):
+    """It did not arrive before the deadline."""
+
+
+class MalformedHeader(MessageError):
+    """Its header is not one flat, canonical map."""
+
+
+class UnknownField(MessageError):
+    """Its header has a field that does not exist."""
+
+
+class MissingField(MessageError):
+    """Its header lacks a field."""
+
+
+class BadField(MessageError):
+    """A field has a value of the wrong type or range."""
+
+
+class BadClientId(MessageError):
+    """The sender's id is not 1 to 64 of A-Z a-z 0-9 _ -."""
+
+
+class WrongDtype(MessageError):
+    """Its numbers are not little-endian 64-bit integers."""
+
+
+class WrongShape(MessageError):
+    """It has not the one row of coordinates that was asked for."""
+
+
+class UnknownClient(MessageError):
+    """Nobody is registered under the sender's id."""
+
+
+class StolenIdentity(MessageError):
+    """The sender's id belongs to another key."""
+
+
+class BadSignature(MessageError):
+    """The signature is not the sender's."""
+
+
+class WrongFederation(MessageError):
+    """It was written for another federation."""
+
+
+class WrongRun(MessageError):
+    """It was written for another run."""
+
+
+class WrongKind(MessageError):
+    """It answers another kind of question."""
+
+
+class OldRound(MessageError):
+    """It belongs to a round that is over."""
+
+
+class FutureRound(MessageError):
+    """It belongs to a round that has not begun."""
+
+
+class WrongLabel(MessageError):
+    """It names another release of this round."""
+
+
+class OverlongVector(MessageError):
+    """Its vector is longer than one client may move the result."""
+
+
+class AlreadySent(MessageError):
+    """The sender sent something else before, which stays."""
+
+
+class RoundClosed(MessageError):
+    """The round was closed without it."""
 
 
 class PrivacyError(CslrError):

@@ -1,26 +1,73 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, on the disk and not only on their way to it."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["write_atomic"]
+__all__ = ["make_directory", "naming", "sync_directory", "write_all", "write_atomic"]
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``: temporary file in the same folder, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    """Replace ``path`` by ``content``: temporary file in the same folder, fsync, rename, fsync.
+
+    An ``OSError`` on the way names ``path`` and leaves what was there before.
+    """
+    make_directory(path.parent)
+    with naming(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        try:
+            try:
+                write_all(handle, content)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+        sync_directory(path.parent)
+
+
+def write_all(file: int, content: bytes) -> None:
+    """Write every byte: the system may take fewer than it is given."""
+    left = memoryview(content)
+    while left:
+        taken = os.write(file, left)
+        if not taken:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left = left[taken:]
+
+
+def make_directory(path: Path, mode: int = 0o777) -> None:
+    """Make the directory and those above it, each durable in the one that holds it."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(mode=mode, exist_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names that were added, replaced or removed in a directory durable."""
+    handle = os.open(directory, os.O_RDONLY)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An ``OSError`` that comes without a file's name gets this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename == str(path):
+            raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-import dp_accounting
 import mpmath
 import pytest
-from dp_accounting import pld, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -106,34 +104,11 @@ def test_one_sampled_round_agrees_with_the_formula_written_out(sigma, q):
     assert pld_epsilon([(sigma, q)], DELTA) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("order", [2, 7, 40, 2.7, 7.3])
-@pytest.mark.parametrize(("sigma", "q"), [(1.45, 0.3), (3.0, 0.9)])
-def test_renyi_costs_agree_with_a_quadrature(order, sigma, q):
-    """log E[((1 − q) + q e^((2x − 1) / 2σ²))^α] / (α − 1), x ~ N(0, σ²).
-
-    For a fractional order dp-accounting 0.6 adds up the absolute values of an alternating series:
-    never optimistic, but a few percent too much.
-    """
-    with mpmath.workdps(30):
-        s, rate = mpmath.mpf(sigma), mpmath.mpf(q)
-
-        def integrand(x: mpmath.mpf) -> mpmath.mpf:
-            ratio = 1 - rate + rate * mpmath.exp((2 * x - 1) / (2 * s**2))
-            return mpmath.npdf(x, 0, s) * ratio**order
-
-        around = [-12 * s, 0, order / 2, order, order + 12 * s]
-        exact = float(mpmath.log(mpmath.quad(integrand, around)) / (order - 1))
-    converted = rdp_epsilon([(sigma, q)], DELTA, [order], classic=True)
-    charged = converted - math.log(1 / DELTA) / (order - 1)
-    assert exact * (1 - 1e-6) <= charged
-    assert charged <= exact * (1 + 1e-6 if isinstance(order, int) else 1.05)
-
-
 @pytest.mark.parametrize(("sigma", "q", "count"), [(1.45, 0.3, 4), (3.0, 0.1, 200), (0.9, 1.0, 3)])
 def test_renyi_is_never_below_pld(sigma, q, count):
     rounds = [(sigma, q)] * count
     tight = pld_epsilon(rounds, DELTA, FAST)
-    loose = rdp_epsilon(rounds, DELTA, [order for order in RDP_ORDERS if order >= 2])
+    loose = rdp_epsilon(rounds, DELTA)
     assert tight < loose < 1.4 * tight
     assert loose <= rdp_epsilon(rounds, DELTA, PAPER_ORDERS)
     assert rdp_epsilon(rounds, DELTA, PAPER_ORDERS) < rdp_epsilon(
@@ -159,50 +134,6 @@ def test_a_coarser_pld_is_never_optimistic():
 def test_the_interval_chosen_for_little_noise_is_fine_enough():
     rounds = [(0.73, 0.3)] * 4
     assert pld_epsilon(rounds, DELTA) == pytest.approx(pld_epsilon(rounds, DELTA, 1e-4), rel=1e-6)
-
-
-# -- adjacency -----------------------------------------------------------------------------------
-
-
-def test_one_client_zeroed_moves_the_sum_once_not_twice():
-    """Zero-out adjacency: sensitivity S, so μ = 1/σ. Replacing a client would be 2S."""
-    assert epsilon_of(replay(2.0), DELTA, "roster") == gaussian_epsilon(0.5, DELTA)
-
-
-def test_what_zero_out_means_under_replace_one():
-    """The figures the documents translate with."""
-    for epsilon, replaced in ((1.0, 2.2), (4.0, 9.1), (8.0, 19.1)):
-        mu = brentq(lambda m, goal=epsilon: gaussian_epsilon(m, DELTA) - goal, 1e-3, 10)
-        assert round(gaussian_epsilon(2 * mu, DELTA), 1) == replaced
-
-
-def test_every_accountant_is_asked_for_add_or_remove(monkeypatch):
-    asked = []
-    for module, name in ((pld, "PLDAccountant"), (rdp, "RdpAccountant")):
-        original = getattr(module, name)
-
-        def watched(*args, original=original, **kwargs):
-            accountant = original(*args, **kwargs)
-            asked.append(accountant.neighboring_relation)
-            return accountant
-
-        monkeypatch.setattr(module, name, watched)
-    pld_epsilon([(2.0, 0.3)], DELTA, FAST)
-    rdp_epsilon([(2.0, 0.3)], DELTA, [4.0])
-    assert asked == [dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE] * 2
-
-
-def test_renyi_of_the_library_cannot_be_relied_on_for_replace_one():
-    """google/differential-privacy#378: it forgets that replacing moves a sum by twice the bound.
-
-    When this fails the library was mended: nothing here depends on it, but the documents say so.
-    """
-    replace_one = dp_accounting.NeighboringRelation.REPLACE_ONE
-    event = dp_accounting.GaussianDpEvent(2.0)
-    renyi = rdp.RdpAccountant(neighboring_relation=replace_one).compose(event).get_epsilon(DELTA)
-    truth = gaussian_epsilon(2 / 2.0, DELTA)
-    assert renyi < 0.6 * truth
-    assert renyi == pytest.approx(rdp_epsilon([(2.0, 1.0)], DELTA), rel=0.02)
 
 
 # -- what a ledger's charges add up to -----------------------------------------------------------

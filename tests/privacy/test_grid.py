@@ -191,3 +191,9 @@ def test_a_wrong_bound_is_refused(size):
 def test_a_wrong_number_of_steps_is_refused(steps):
     with pytest.raises(ValueError, match="steps must lie in"):
         Grid(1.0, steps)
+
+
+def test_a_masked_array_hides_nothing():
+    vectors = np.ma.masked_invalid(np.array([[1.0, np.nan]]))
+    with pytest.raises(ValueError, match="client 0 is not finite"):
+        bound(vectors, Grid(1.0))

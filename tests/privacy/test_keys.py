@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import stat
 
 import pytest
 
+from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
@@ -57,9 +59,48 @@ def test_a_key_survives_the_process_until_it_is_discarded(keys):
 def test_a_key_is_on_disk_before_it_is_used(keys, monkeypatch):
     synced = []
     original = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: synced.append(file) or original(file))
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file)) or original(file))
     keys.fresh("task 0", 0)
-    assert len(synced) == 2  # the file and its directory
+    [file] = keys.directory.iterdir()
+    for wanted in (file, keys.directory, keys.directory.parent):
+        assert any(os.path.samestat(found, wanted.stat()) for found in synced)
+
+
+def test_a_key_is_whole_even_if_the_system_writes_a_byte_at_a_time(keys, monkeypatch):
+    original = os.write
+    monkeypatch.setattr(os, "write", lambda file, content: original(file, content[:1]))
+    key = keys.fresh("task 0", 0)
+    assert len(key) == 32
+    assert keys.recover("task 0", 0) == key
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "mkdir"])
+def test_a_key_that_cannot_be_written_is_a_named_error(keys, monkeypatch, call):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(PrivacyError, match=r"No space left on device\. Nothing was charged"):
+        keys.fresh("task 0", 0)
+
+
+def test_a_key_that_cannot_be_removed_is_a_named_error(keys, monkeypatch):
+    keys.fresh("task 0", 0)
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "unlink", broken)
+    with pytest.raises(PrivacyError, match="could not be removed: Input/output error"):
+        keys.discard("task 0", 0)
+
+
+def test_keys_that_outlived_their_charge_are_found(keys):
+    assert keys.left_over([]) == []
+    for attempt in range(3):
+        keys.fresh("task 0", attempt)
+    [left] = keys.left_over([("task 0", 0), ("task 0", 2), ("task 1", 1)])
+    assert left.name.startswith("000001-")
 
 
 def test_discarding_a_key_that_is_not_there_is_no_error(keys):

@@ -21,7 +21,14 @@ from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.grid import STEPS, Grid, bound
 from cslr.privacy.keys import SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
-from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps, recall, release, settle
+from cslr.privacy.mechanism import (
+    LEAST_SIGMA,
+    noise_in_steps,
+    recall,
+    release,
+    release_each,
+    settle,
+)
 from cslr.privacy.plan import Budget
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL
@@ -106,6 +113,29 @@ def test_the_least_noise_is_4096_steps():
     assert noise_in_steps(LEAST_SIGMA / STEPS, STEPS) >= LEAST_SIGMA
     with pytest.raises(ValueError, match="steps of the grid"):
         noise_in_steps(0.99 * LEAST_SIGMA / STEPS, STEPS)
+
+
+@pytest.mark.parametrize("sigma", [2.0**20 * 1.01, 1e30])
+def test_noise_too_wide_for_the_sampler_is_refused_and_not_charged(opened, path, summed, sigma):
+    ledger = opened(epsilon=math.inf)
+    with pytest.raises(ValueError, match="above 2\\^40 steps"):
+        release(summed, Charge("task 0", 0, "replay", sigma), ledger)
+    assert kinds(path) == ["open"]
+
+
+@pytest.mark.parametrize("finer", [Grid(2.0, 2**24), Grid(1.0)])
+def test_messages_on_two_grids_are_refused_and_not_charged(opened, path, finer):
+    """The first one's noise would be too little for a message on a finer grid."""
+    answers = [bound(np.ones((1, 3)), grid) for grid in (Grid(2.0), finer)]
+    with pytest.raises(ValueError, match="one grid"):
+        release_each(answers, CHARGE, opened())
+    assert kinds(path) == ["open"]
+
+
+def test_messages_of_nobody_are_refused_and_not_charged(opened, path):
+    with pytest.raises(ValueError, match="must not be empty"):
+        release_each([], CHARGE, opened())
+    assert kinds(path) == ["open"]
 
 
 # -- without noise -------------------------------------------------------------------------------

@@ -9,6 +9,10 @@ seed-13/ledger.jsonl   what was spent (where privacy is enforced: in the federat
 seed-13/task-0.safetensors   the released, noisy vector of a task
 seed-13/replay.safetensors   Q_{1:t}
 seed-13/head.safetensors     the head
+seed-13/translations.safetensors   from clients' encoders to common coordinates, if they differ
+
+One process writes here at a time. Each release carries the receipt of the ledger that paid for it:
+with a ledger that was reset, rolled back or is another's, a run does not go on.
 
 Nothing private is written here: no row, no client's name, no count of either. With one's own rows
 everything but evaluation figures is made of the declaration and of what was released.
@@ -16,41 +20,60 @@ everything but evaluation figures is made of the declaration and of what was rel
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
+from cslr.bench.sealed import ends_in_damage, open_line, seal_arrays, seal_line
 from cslr.config import Config
 from cslr.errors import RunDirectoryError
-from cslr.files import write_atomic
+from cslr.files import make_directory, sync_directory, write_all, write_atomic
+from cslr.privacy.ledger import Ledger
+from cslr.privacy.receipts import Receipt
 from cslr.types import FloatArray
 
-__all__ = ["RunDirectory", "SeedDirectory"]
+__all__ = ["RunDirectory", "SeedDirectory", "read_trace"]
 
 
 class RunDirectory:
-    """A run directory: looked at when it is made, written to from ``begin`` on."""
+    """A run directory: looked at when it is made, locked and written to from ``begin`` on."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path = path
         self.config = config
+        self._lock: _Lock | None = None
         self._check()
-        self.trace = _read_trace(path / "trace.jsonl")
+        self.trace, _ = read_trace(path / "trace.jsonl")
 
     def begin(self) -> None:
-        """Write the configuration down; the run is known to be possible."""
-        file = self.path / "config.json"
-        if not file.exists():
-            plain = self.config.model_dump(mode="json")
-            write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
+        """Take the directory and write the configuration down; the run is known to be possible.
+
+        What an interruption left half written goes, now that nobody else can be writing it.
+        """
+        with _writing(self.path):
+            make_directory(self.path)
+            self._lock = _lock(self.path)
+            self._check()
+            for part in self.path.rglob(".*.part"):
+                part.unlink(missing_ok=True)
+            trace = self.path / "trace.jsonl"
+            self.trace, whole = read_trace(trace)
+            if trace.exists() and whole < trace.stat().st_size:
+                os.truncate(trace, whole)
+            file = self.path / "config.json"
+            if not file.exists():
+                plain = self.config.model_dump(mode="json")
+                write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
 
     def _check(self) -> None:
         """Refuse a directory that belongs to something else."""
@@ -68,7 +91,7 @@ class RunDirectory:
                     "choose another --run-dir, or repeat the run with its own settings"
                 )
             return
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or _holds_files(self.path)):
             raise RunDirectoryError(
                 f"{self.path} exists and is not a run directory; choose another --run-dir"
             )
@@ -82,56 +105,135 @@ class RunDirectory:
 
     def note(self, **line: object) -> dict[str, Any]:
         """Append a finished step to the trace; durable when it returns."""
-        text = json.dumps(line, allow_nan=False)
-        with (self.path / "trace.jsonl").open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.trace.append(json.loads(text))
+        text = seal_line(line)
+        path = self.path / "trace.jsonl"
+        new = not path.exists()
+        with _writing(path):
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                write_all(file, text.encode() + b"\n")
+                os.fsync(file)
+            finally:
+                os.close(file)
+            if new:
+                sync_directory(self.path)
+        self.trace.append(open_line(text))
         return self.trace[-1]
 
-    def seed(self, seed: int) -> SeedDirectory:
-        """The part of one seed."""
-        return SeedDirectory(self.path / f"seed-{seed}")
+    def seed(self, seed: int, ledger: Ledger | None = None) -> SeedDirectory:
+        """The part of one seed, whose releases ``ledger`` pays for."""
+        return SeedDirectory(self.path / f"seed-{seed}", ledger)
 
 
 @dataclass(frozen=True)
 class SeedDirectory:
-    """Arrays of one seed, as safetensors; implements the protocol's ``Keep``."""
+    """Arrays of one seed, as safetensors; implements the protocol's ``Keep``.
+
+    With a ledger, a release is kept with its receipt, and read back only where that receipt holds.
+    """
 
     path: Path
+    ledger: Ledger | None = None
 
     def load(self, label: str) -> FloatArray | None:
         file = self._file(label)
         if not file.exists():
             return None
         try:
-            return load_arrays(file.read_bytes())["released"]
+            with safe_open(file, framework="np") as content:
+                vector: FloatArray = content.get_tensor("released")
+                receipt = _receipt(content.metadata())
         except (SafetensorError, KeyError, ValueError):
             raise RunDirectoryError(f"{file} is damaged; restore it or begin a new run") from None
+        if self.ledger is not None:
+            self.ledger.accept(label, receipt)
+        return vector
 
     def save(self, label: str, vector: FloatArray) -> None:
-        self.save_arrays(self._file(label).stem, {"released": vector})
+        receipt = None
+        if self.ledger is not None:
+            receipt = {"receipt": self.ledger.receipt(label).as_text()}
+        file = self._file(label)
+        with _writing(file):
+            write_atomic(file, save_arrays({"released": np.ascontiguousarray(vector)}, receipt))
 
     def save_arrays(self, name: str, arrays: Mapping[str, FloatArray]) -> None:
         """Write named arrays, whole or not at all."""
-        content = save_arrays({key: np.ascontiguousarray(value) for key, value in arrays.items()})
-        write_atomic(self.path / f"{name}.safetensors", content)
+        file = self.path / f"{name}.safetensors"
+        with _writing(file):
+            write_atomic(file, seal_arrays(arrays))
 
     def _file(self, label: str) -> Path:
         return self.path / f"{label.replace(' ', '-')}.safetensors"
 
 
-def _read_trace(path: Path) -> list[dict[str, Any]]:
-    """The finished steps; a last line cut off by an interruption is dropped from the file."""
+def _receipt(metadata: Mapping[str, str] | None) -> Receipt | None:
+    return Receipt.from_text(metadata["receipt"]) if metadata else None
+
+
+class _Lock:
+    """A directory that this process holds, until nobody in it uses it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = -1
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"{path} is in use by another process; wait for it to end, or choose another "
+                "--run-dir"
+            ) from None
+
+    def holds(self, path: Path) -> bool:
+        """Whether it is still that directory, not one made anew in its place."""
+        return os.path.samestat(os.fstat(self._handle), path.stat())
+
+    def __del__(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+
+
+_HELD: WeakValueDictionary[Path, _Lock] = WeakValueDictionary()
+
+
+def _lock(path: Path) -> _Lock:
+    """Against other processes; this one may open its own directory again."""
+    key = path.resolve()
+    lock = _HELD.get(key)
+    if lock is None or not lock.holds(path):
+        lock = _HELD[key] = _Lock(path)
+    return lock
+
+
+def _holds_files(path: Path) -> bool:
+    """Whether there is more in it than what a run left that was killed as it began."""
+    return any(not file.match(".*.part") for file in path.iterdir())
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """An error of the disk, as its user can act on it."""
+    try:
+        yield
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} could not be written: {error.strerror or error}. Free some space or mend the "
+            "disk and repeat the command with the same --run-dir: it goes on where it stopped, and "
+            "what was released is not paid for again"
+        ) from error
+
+
+def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The finished steps and the bytes they take, without a last line that was cut off."""
     if not path.exists():
-        return []
+        return [], 0
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        write_atomic(path, whole)
     try:
-        return [json.loads(line) for line in whole.splitlines()]
+        if ends_in_damage(content[len(whole) :]):
+            raise ValueError("more than a line that was cut off")
+        return [open_line(line) for line in whole.splitlines()], len(whole)
     except ValueError:
         raise RunDirectoryError(f"{path} is damaged; begin a new run") from None
 

@@ -17,10 +17,17 @@ import numpy as np
 from cslr.privacy.values import _SEAL, Bounded
 from cslr.types import FloatArray, IntArray
 
-__all__ = ["STEPS", "Grid", "bound"]
+__all__ = ["STEPS", "Grid", "NotAdmitted", "admit", "bound"]
 
 STEPS: Final = 2**20
 """Grid steps in one clipping bound: fine enough that any useful σ is at least 2¹² steps."""
+
+_EXACT: Final = 2**52
+"""Steps: up to here sums are exact in 64-bit integers and in doubles, with room for the noise."""
+
+
+class NotAdmitted(ValueError):
+    """Rows that arrived from elsewhere are not bounded integer rows; none of them is used."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,11 @@ class Grid:
         if not 1 <= self.steps <= 2**24:
             raise ValueError(f"steps must lie in 1..2^24, not {self.steps}")
 
+    @property
+    def most_clients(self) -> int:
+        """The most clients whose sum is exact whatever they say: 2³² on the default grid."""
+        return _EXACT // self.steps
+
     def decode(self, integers: IntArray) -> FloatArray:
         """Grid steps -> the units of the bound."""
         return integers.astype(np.float64) * (self.bound / self.steps)
@@ -50,8 +62,14 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     A row that is not finite is refused before anything else, since a NaN survives every
     comparison in a clip.
     """
+    vectors = np.asarray(vectors)  # a masked array would hide a NaN from the check below
     if vectors.ndim != 2:
         raise ValueError(f"vectors must be (clients, coordinates), not of shape {vectors.shape}")
+    if len(vectors) > grid.most_clients:
+        raise ValueError(
+            f"vectors: {len(vectors)} clients are more than the {grid.most_clients} whose sum is "
+            "exact on this grid; use fewer steps"
+        )
     # In half precision 2^20 steps are infinite, and infinity becomes an integer that wraps around.
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float64, casting="same_kind")
@@ -65,6 +83,34 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     length = np.minimum(largest, grid.bound / norm) * norm  # of the clipped row
     rows = np.trunc(relative / norm * (length / grid.bound * grid.steps)).astype(np.int64)
     return Bounded(_clip_integers(rows, grid.steps), grid, _SEAL)
+
+
+def admit(rows: IntArray, grid: Grid) -> Bounded:
+    """Take rows that somebody else clipped, if they are what they should be; never mend them.
+
+    rows: (b, D) int64, one row per client.
+
+    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.steps``, decided in exact
+    arithmetic whatever the integers; otherwise ``NotAdmitted``, and nothing is taken.
+    """
+    own = np.array(rows, order="C")  # a copy: nobody changes a row once it was looked at
+    if own.dtype != np.int64:
+        raise NotAdmitted(f"rows must be 64-bit integers, not {own.dtype}")
+    if own.ndim != 2:
+        raise NotAdmitted(f"rows must be (clients, coordinates), not of shape {own.shape}")
+    if len(own) > grid.most_clients:
+        raise NotAdmitted(f"rows: {len(own)} are more than {grid.most_clients} clients")
+    # Squares of hostile integers wrap around, so the first look is in doubles, from which a row
+    # of twice the bound cannot hide; after it the squares are exact in 64 bits.
+    over = np.linalg.norm(own.astype(np.float64), axis=1) > 2.0 * grid.steps
+    if not over.any():
+        over = np.einsum("ij,ij->i", own, own) > grid.steps**2
+    if over.any():
+        raise NotAdmitted(
+            f"rows: that of client {over.argmax()} is longer than the {grid.steps} steps of the "
+            "bound; a client clips before it sends"
+        )
+    return Bounded(own, grid, _SEAL)
 
 
 def _clip_integers(rows: IntArray, steps: int) -> IntArray:

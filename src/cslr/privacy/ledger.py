@@ -1,9 +1,10 @@
 """The federation's account book: write-ahead, append-only, hash-chained. ε comes from here.
 
-A line per record, each naming the hash of the one before:
+A line per record, each numbered and naming the hash of the one before:
 
-    open      who is protected and how: federation, unit, adjacency, δ, budget, simulated | enforced
+    open      who is protected and how: federation and its id, unit, δ, budget, simulated | enforced
     plan      fixed before the first release; another one is refused
+    upgrade   the same plan under other public settings: another encoder from here on
     charge    a release that is about to happen, with a commitment to its noise key and a tag
     settled   its result is safe elsewhere; the key is gone
 
@@ -12,39 +13,45 @@ back with the same tag and gets the same noise at no further cost; another sum (
 meanwhile) is another release and is charged. So a crash may over-charge, never under-charge.
 
 A ledger belongs to a federation or data set, not to a run: a second run on the same data adds up.
+What a run keeps carries a ``Receipt``: the federation's id, number and hash of the record that paid
+for it. A ledger without that record was reset, rolled back or is another's, and is refused. The
+record is on disk before the receipt is, so no crash can bring about a receipt without its record.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
-from cslr.privacy.chain import Chain, canonical, read_chain
+from cslr.privacy.chain import Chain, head_of, read_chain
+from cslr.privacy.entries import Entries
+from cslr.privacy.federation import (
+    Federation,
+    Privacy,
+    check_opening,
+    differences,
+    federation_in,
+    opening,
+    plain,
+)
 from cslr.privacy.keys import NoiseKeys, SeededKeys
-from cslr.privacy.plan import Budget, Plan
+from cslr.privacy.plan import Plan
+from cslr.privacy.receipts import Receipt, objection
 
-__all__ = ["Federation", "Ledger", "Privacy"]
-
-Privacy = Literal["simulated", "enforced"]
-
-
-@dataclass(frozen=True)
-class Federation:
-    """Whose ledger this is; everything here is public."""
-
-    name: str
-    budget: Budget
-    privacy: Privacy
+__all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
 
 
 class Ledger:
-    """The open account book of one federation. Create or reopen it with ``Ledger.at``."""
+    """The open account book of one federation. Create or reopen it with ``Ledger.at``.
+
+    Threads of one process may share it; a second process is refused while it is open.
+    """
 
     def __init__(self, federation: Federation, keys: NoiseKeys, chain: Chain) -> None:
         if federation.privacy == "enforced" and isinstance(keys, SeededKeys):
@@ -52,6 +59,11 @@ class Ledger:
         self.federation = federation
         self._keys = keys
         self._chain = chain
+        self._entries = Entries()
+        for record in chain.records:
+            self._entries.add(record)
+        self._paid: dict[str, Receipt] = {}
+        self._turn = threading.RLock()
 
     @classmethod
     def at(cls, path: Path, federation: Federation, keys: NoiseKeys) -> Self:
@@ -59,7 +71,7 @@ class Ledger:
         chain = Chain.at(path)
         try:
             ledger = cls(federation, keys, chain)
-            ledger._check_or_open(str(path))
+            ledger._check_or_open(path)
         except BaseException:
             chain.close()
             raise
@@ -69,7 +81,7 @@ class Ledger:
     def in_memory(cls, federation: Federation, keys: NoiseKeys) -> Self:
         """A ledger that is gone with the process, for studies that write nothing."""
         ledger = cls(federation, keys, Chain())
-        ledger._check_or_open("the ledger")
+        ledger._check_or_open(Path("the ledger"))
         return ledger
 
     @classmethod
@@ -78,13 +90,12 @@ class Ledger:
         chain = read_chain(path)
         if not chain.records:
             raise LedgerCorrupted(f"{path} holds no complete record")
-        body = chain.records[0]["body"]
-        federation = Federation(body["name"], Budget.from_dict(body["budget"]), body["privacy"])
-        return cls(federation, _NoKeys(), chain)
+        return cls(federation_in(path, chain.records[0]["body"]), _NoKeys(), chain)
 
     def close(self) -> None:
         """Give the lock back. Nothing can be charged from then on."""
-        self._chain.close()
+        with self._turn:
+            self._chain.close()
 
     def __enter__(self) -> Self:
         return self
@@ -97,113 +108,174 @@ class Ledger:
         """Everything written so far, in order."""
         return self._chain.records
 
+    @property
+    def id(self) -> str:
+        """The federation's own name among all: random, or derived from the seed of a simulation."""
+        opening = self.records[0]
+        return str(opening["body"].get("id", opening["hash"][:32]))
+
+    @property
+    def headless(self) -> bool:
+        """Whether nothing beside the file told how long it was when it was opened."""
+        return self._chain.headless
+
     # -- what happens, in order ------------------------------------------------------------------
 
     def fix_plan(self, plan: Plan, public: Mapping[str, object]) -> None:
         """Write the plan and the public settings down; the same again is fine, another is not."""
-        body = _plain({"plan": plan.as_dict(), "public": dict(public)})
-        fixed = self._chain.of_kind("plan")
-        if not fixed:
-            self._chain.append("plan", body)
-        elif fixed[0] != body:
-            changed = _differences(fixed[0], body)
-            raise PlanChanged(
-                f"the plan of {self.federation.name!r} was fixed before its first release and "
-                f"differs in: {changed}. Run with the original settings; other ones need data on "
-                "which nothing was promised yet."
-            )
+        body = plain({"plan": plan.as_dict(), "public": dict(public)})
+        with self._turn:
+            fixed = self._entries.plan
+            if fixed is None:
+                self._append("plan", body)
+            elif fixed != body:
+                changed = differences(fixed, body)
+                raise PlanChanged(
+                    f"the plan of {self.federation.name!r} was fixed before its first release and "
+                    f"differs in: {changed}. Run with the original settings; other ones need data "
+                    "on which nothing was promised yet."
+                )
+
+    def upgrade_plan(
+        self, plan: Plan, before: Mapping[str, object], now: Mapping[str, object]
+    ) -> None:
+        """Note that public settings change from ``before`` to ``now``; σ, releases and cap stay."""
+        body = plain({"plan": plan.as_dict(), "public": dict(now)})
+        with self._turn:
+            if self._entries.plan != body:
+                self.fix_plan(plan, before)
+                self._append("upgrade", body)
+
+    def has_fixed(self, plan: Plan, public: Mapping[str, object]) -> bool:
+        """Whether exactly this was written down."""
+        return bool(self._entries.plan == plain({"plan": plan.as_dict(), "public": dict(public)}))
 
     def charge(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes:
         """Make the cost of a release durable and hand out its noise key.
 
         tag_of: names the sum under a key, so that the same sum is recognised after a crash.
         """
-        again = self._same_release(charge, tag_of)
-        if again is not None:
-            return again
-        self._check_budget(charge)
-        attempt = len(self._chain.of_kind("charge"))
-        key = self._keys.fresh(charge.label, attempt)
-        self._chain.append(
-            "charge",
-            {
-                **asdict(charge),
-                "attempt": attempt,
-                "commitment": hashlib.sha256(key).hexdigest(),
-                "tag": tag_of(key),
-            },
-        )
-        return key
+        with self._turn:
+            record, key = self._same_release(charge, tag_of) or self._new_release(charge, tag_of)
+            self._paid[charge.label] = Receipt(self.id, record["n"], record["hash"])
+            return key
+
+    def receipt(self, label: str) -> Receipt:
+        """Of the release of ``label`` that was charged last, to be kept beside it."""
+        if label not in self._paid:
+            raise ValueError(f"nothing was charged for {label!r} since the ledger was opened")
+        return self._paid[label]
 
     def settle(self, label: str, digest: str) -> None:
         """The result of ``label``, known by its digest, is safe on disk: forget the key."""
-        for body in self._open_charges(label):
-            attempt = body["attempt"]
-            # The key goes first: a crash in between leaves an open charge, never a key for good.
-            self._keys.discard(label, attempt)
-            self._chain.append("settled", {"label": label, "attempt": attempt, "digest": digest})
+        with self._turn:
+            for record in self._entries.open_charges(label):
+                attempt = record["body"]["attempt"]
+                # The key goes first: a crash in between leaves an open charge, never a key.
+                self._keys.discard(label, attempt)
+                self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
+            self._paid.pop(label, None)
+
+    def accept(self, label: str, receipt: Receipt | None) -> None:
+        """Refuse a kept result whose charge this ledger does not hold."""
+        if receipt is not None:
+            problem = objection(receipt, label, self.id, self.records)
+        else:  # older than receipts, as its ledger must be, too
+            problem = "carries no receipt" if "id" in self.records[0]["body"] else None
+        if problem is None:
+            return
+        raise LedgerCorrupted(
+            f"the kept result of {label!r} {problem}: the ledger of {self.federation.name!r} was "
+            "begun anew, replaced by an older copy, or is not the one the run began with. Restore "
+            "it; nothing is released"
+        )
 
     def confirm(self, label: str, digest: str) -> None:
         """Refuse a kept result that this ledger did not pay for; settle it if it was not yet."""
-        if not any(charge.label == label for charge in self.charges):
-            raise LedgerCorrupted(
-                f"a kept result of {label!r} has no charge in the ledger of "
-                f"{self.federation.name!r}: was the ledger moved or begun anew?"
-            )
-        settled = [
-            body["digest"] for body in self._chain.of_kind("settled") if body["label"] == label
-        ]
-        if digest in settled:
-            return
-        # A crash came between keeping the result and settling it, be it in a first run or a later.
-        if self._open_charges(label):
+        with self._turn:
+            if not self._entries.knows(label):
+                raise LedgerCorrupted(
+                    f"a kept result of {label!r} has no charge in the ledger of "
+                    f"{self.federation.name!r}: was the ledger moved or begun anew?"
+                )
+            if self._entries.settled_as(label, digest):
+                return
+            # A crash came between keeping and settling it, be it in a first run or a later.
+            if not self._entries.open_charges(label):
+                raise LedgerCorrupted(
+                    f"the kept result of {label!r} is not the one that was released"
+                )
             self.settle(label, digest)
-        else:
-            raise LedgerCorrupted(f"the kept result of {label!r} is not the one that was released")
 
     # -- what it says ----------------------------------------------------------------------------
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """Everything that was charged, in order."""
-        fields = Charge.__dataclass_fields__
-        bodies = self._chain.of_kind("charge")
-        return tuple(
-            Charge(**{name: body[name] for name in fields if name in body}) for body in bodies
-        )
+        return tuple(self._entries.charges)
+
+    @property
+    def unsettled(self) -> list[tuple[str, int]]:
+        """(label, attempt) of charges whose result is not known to be safe."""
+        return self._entries.unsettled()
 
     @property
     def cap(self) -> int | None:
         """The most releases a client contributes to, if a plan fixed it before the first one."""
-        for record in self.records:
-            if record["kind"] == "charge":
-                return None
-            if record["kind"] == "plan":
-                return int(record["body"]["plan"]["cap"])
-        return None
+        return self._entries.cap
+
+    @property
+    def effective_cap(self) -> int | None:
+        """The cap, as long as every charge is one of the plan's releases, made once."""
+        return self._entries.effective_cap()
 
     def epsilon(self, scope: Scope, adversary: Adversary) -> float:
         """ε spent so far at the federation's δ."""
         delta = self.federation.budget.delta
-        return epsilon_of(self.charges, delta, adversary, scope, cap=self._effective_cap())
+        return epsilon_of(self.charges, delta, adversary, scope, cap=self.effective_cap)
 
     # -- within ----------------------------------------------------------------------------------
 
-    def _effective_cap(self, *more: Charge) -> int | None:
-        """The cap holds for one pass over the plan's releases; repeated or other ones all count."""
-        charges = (*self.charges, *more)
-        once = len({charge.label for charge in charges}) == len(charges)
-        of_tasks = all(charge.part == "replay" or charge.task is not None for charge in charges)
-        return self.cap if once and of_tasks else None
+    def _append(self, kind: str, body: Mapping[str, object]) -> dict[str, Any]:
+        record = self._chain.append(kind, body)
+        self._entries.add(record)
+        return record
+
+    def _new_release(
+        self, charge: Charge, tag_of: Callable[[bytes], str]
+    ) -> tuple[dict[str, Any], bytes]:
+        """A charge within the budget, with a key of its own."""
+        self._check_budget(charge)
+        attempt = len(self._entries.charges)
+        key = self._keys.fresh(charge.label, attempt)
+        commitment = hashlib.sha256(key).hexdigest()
+        promised = {"attempt": attempt, "commitment": commitment, "tag": tag_of(key)}
+        return self._append("charge", {**asdict(charge), **promised}), key
+
+    def _same_release(
+        self, charge: Charge, tag_of: Callable[[bytes], str]
+    ) -> tuple[dict[str, Any], bytes] | None:
+        """An earlier charge for the very same sum, if there is one, and its key."""
+        for record in self._entries.open_charges(charge.label):
+            body = record["body"]
+            key = self._keys.recover(charge.label, body["attempt"])
+            if key is None or hashlib.sha256(key).hexdigest() != body["commitment"]:
+                continue
+            same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
+            if same_cost and tag_of(key) == body["tag"]:
+                return record, key
+        return None
 
     def _check_budget(self, charge: Charge) -> None:
         budget = self.federation.budget
+        if self._entries.surely_within(budget, charge):
+            return
         after = epsilon_of(
             [*self.charges, charge],
             budget.delta,
             budget.adversary,
             budget.scope,
-            cap=self._effective_cap(charge),
+            cap=self._entries.effective_cap(charge),
         )
         if not after <= budget.epsilon + 1e-9:  # an ε that is not a number is refused, too
             spent = self.epsilon(budget.scope, budget.adversary)
@@ -213,32 +285,18 @@ class Ledger:
                 f"{budget.epsilon:g} (spent: {spent:.3g}). Nothing was released."
             )
 
-    def _same_release(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes | None:
-        """The key of an earlier charge for the very same sum, if there is one."""
-        for body in self._open_charges(charge.label):
-            key = self._keys.recover(charge.label, body["attempt"])
-            if key is None or hashlib.sha256(key).hexdigest() != body["commitment"]:
-                continue
-            same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
-            if same_cost and tag_of(key) == body["tag"]:
-                return key
-        return None
-
-    def _open_charges(self, label: str) -> list[dict[str, Any]]:
-        settled = {body["attempt"] for body in self._chain.of_kind("settled")}
-        return [
-            body
-            for body in self._chain.of_kind("charge")
-            if body["label"] == label and body["attempt"] not in settled
-        ]
-
-    def _check_or_open(self, path: str) -> None:
-        opening = _plain(_opening(self.federation))
+    def _check_or_open(self, path: Path) -> None:
         if not self.records:
-            self._chain.append("open", opening)
-        elif self.records[0]["body"] != opening:
-            changed = _differences(self.records[0]["body"], opening)
-            raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
+            self._append("open", opening(self.federation, self._keys))
+            return
+        body = self.records[0]["body"]
+        check_opening(path, body, self.federation)
+        enforced = self.federation.privacy == "enforced"
+        if self.headless and enforced and "id" in body and len(self.records) > 1:
+            raise LedgerCorrupted(
+                f"{head_of(path)} is missing, so nobody can tell whether {path} is whole. Restore "
+                "both, or account for the federation by hand"
+            )
 
 
 class _NoKeys:
@@ -252,32 +310,3 @@ class _NoKeys:
 
     def discard(self, label: str, attempt: int) -> None:
         raise PrivacyError("this ledger was opened for reading")
-
-
-def _opening(federation: Federation) -> dict[str, object]:
-    return {
-        "version": 1,
-        "name": federation.name,
-        "unit": "client",
-        "adjacency": "zero-out",
-        "budget": federation.budget.as_dict(),
-        "privacy": federation.privacy,
-    }
-
-
-def _plain(value: object) -> Any:
-    """As it will be read back from the file."""
-    return json.loads(canonical(value))
-
-
-def _differences(before: Any, after: Any, where: str = "") -> str:
-    """The dotted names under which two plain values differ."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        keys = sorted(before.keys() | after.keys())
-        found = [
-            _differences(before.get(key), after.get(key), f"{where}.{key}".lstrip("."))
-            for key in keys
-            if before.get(key) != after.get(key)
-        ]
-        return ", ".join(found)
-    return f"{where} ({before} -> {after})"

@@ -17,7 +17,13 @@ import numpy as np
 
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_for_sum
+from cslr.privacy.noise import (
+    MOST_SIGMA,
+    KeyStream,
+    discrete_gaussian,
+    key_for_sum,
+    tag_for_sum,
+)
 from cslr.privacy.values import _SEAL, Bounded, Released, Summed
 from cslr.types import FloatArray
 
@@ -35,6 +41,8 @@ def noise_in_steps(sigma: float, steps: int) -> float:
     scale = math.sqrt((sigma * steps) ** 2 + _ROUNDING_VARIANCE)
     if scale < LEAST_SIGMA:
         raise ValueError(f"sigma = {sigma:g} is below {LEAST_SIGMA} steps of the grid")
+    if scale > MOST_SIGMA:
+        raise ValueError(f"sigma = {sigma:g} is above 2^40 steps of the grid")
     return scale
 
 
@@ -63,7 +71,12 @@ def release_each(
     """
     if charge.q != 1:
         raise ValueError("a message with its sender's name earns no amplification: q must be 1")
+    if not answers:
+        raise ValueError("answers must not be empty")
     grid = answers[0].grid
+    # The noise is as wide as this grid asks for; on a finer one it would be too little.
+    if any(each.grid != grid for each in answers):
+        raise ValueError("answers must lie on one grid")
     rows = np.concatenate([each.rows(_SEAL) for each in answers])
     scale = None if charge.sigma is None else noise_in_steps(charge.sigma, grid.steps)
     key = ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()))

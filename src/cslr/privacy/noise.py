@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 
 from cslr.types import IntArray
 
-__all__ = ["KeyStream", "discrete_gaussian", "key_for_sum", "tag_for_sum"]
+__all__ = ["MOST_SIGMA", "KeyStream", "discrete_gaussian", "key_for_sum", "tag_for_sum"]
+
+MOST_SIGMA: Final = 2**40
+"""Grid steps: up to here a draw takes its low bits and its sign from one word."""
 
 _GEOMETRIC: Final = np.array(
     [math.floor(math.exp(-j) * 2**64) for j in range(1, 45)], dtype=np.uint64
@@ -65,7 +68,7 @@ def discrete_gaussian(sigma: float, size: int, stream: KeyStream) -> IntArray:
     """
     if not (math.isfinite(sigma) and sigma >= 1):
         raise ValueError(f"sigma must be at least one grid step and finite, not {sigma}")
-    if sigma > 2**40:
+    if sigma > MOST_SIGMA:
         raise ValueError(f"sigma must be at most 2^40 grid steps, not {sigma}")
     bits = max(1, round(math.log2(sigma)))
     drawn: list[IntArray] = []

@@ -11,8 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from cslr.privacy.values import _SEAL, Bounded, Summed
+from cslr.types import IntArray
 
-__all__ = ["plain_sum"]
+__all__ = ["leaving", "plain_sum"]
+
+
+def leaving(own: Bounded) -> IntArray:
+    """(b, D) what a device sends into a sum where whoever adds up may see single vectors."""
+    return own.rows(_SEAL)
 
 
 def plain_sum(contributions: Sequence[Bounded]) -> Summed:
@@ -29,6 +35,9 @@ def plain_sum(contributions: Sequence[Bounded]) -> Summed:
     # A row of width one would be broadcast to every coordinate, far beyond its bound.
     if any(each.shape[1] != rows[0].shape[1] for each in rows):
         raise ValueError("contributions must have the same number of coordinates")
+    # Told by the count, never by the sum: to stop at a sum would say something about it.
+    if sum(len(each) for each in rows) > grid.most_clients:
+        raise ValueError(f"a sum is exact for at most {grid.most_clients} clients on this grid")
     total = np.zeros(rows[0].shape[1], dtype=np.int64)
     for each in rows:
         total += each.sum(axis=0, dtype=np.int64)

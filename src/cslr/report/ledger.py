@@ -24,12 +24,11 @@ def ledger_report(path: Path) -> dict[str, Any]:
     """The verified contents of a ledger file, with ε recomputed from its charges."""
     ledger = Ledger.read(path)
     budget = ledger.federation.budget
-    settled = {
-        record["body"]["attempt"] for record in ledger.records if record["kind"] == "settled"
-    }
+    open_ = {attempt for _, attempt in ledger.unsettled}
     return {
         "path": str(path),
         "federation": ledger.federation.name,
+        "id": ledger.id,
         "privacy": ledger.federation.privacy,
         "unit": "client",
         "adjacency": "zero-out",
@@ -45,7 +44,7 @@ def ledger_report(path: Path) -> dict[str, Any]:
                 "part": charge.part,
                 "sigma": charge.sigma,
                 "q": charge.q,
-                "settled": number in settled,
+                "settled": number not in open_,
             }
             for number, charge in enumerate(ledger.charges)
         ],

@@ -12,11 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cslr.bench.theory.anchors import Examined, Prescription, Sweep
+from cslr.bench.theory.encoders import Compared, Kept, Reach
 from cslr.bench.theory.retention import MEASURES, Retention
 
 __all__ = [
+    "compared_json",
     "examined_json",
     "prescription_json",
+    "print_compared",
     "print_examined",
     "print_prescription",
     "print_retention",
@@ -133,6 +136,59 @@ def examined_json(found: Examined) -> dict[str, Any]:
         "coverage": {**asdict(found.coverage), "ratio": found.coverage.ratio},
         "licence": asdict(found.licence),
     }
+
+
+def print_compared(found: Compared, console: Console) -> None:
+    """What is found again from one encoder to another, and whether the sentences cover the task."""
+    table = Table(
+        title=f"{found.stream}, seed {found.seed}: {found.held_out} held-out of {found.sentences} "
+        f"public {found.unit}s",
+        title_justify="left",
+    )
+    for name in ("from", "to", "coordinates"):
+        table.add_column(name, no_wrap=name == "coordinates")
+    for name in ("missed", "neighbours", "label", "clear label"):
+        table.add_column(name, justify="right")
+    for pair in found.pairs:
+        for place, kept in enumerate(pair.ways):
+            names = (pair.source, pair.target) if place == 0 else ("", "")
+            table.add_row(*names, *_kept(kept), end_section=kept is pair.ways[-1])
+    console.print("\nOnly public sentences and label texts were read; nothing was spent.", table)
+    console.print(
+        f"Shares of what the second encoder itself says. Of its ten nearest neighbours "
+        f"{_percent(found.by_chance)} would be found by chance. What the last column lacks to "
+        "100 % is about what label texts would lose."
+    )
+    for each in found.reach:
+        console.print(_reach(each), soft_wrap=True)
+
+
+def _kept(kept: Kept) -> tuple[str, ...]:
+    name = kept.way if kept.anchors is None else f"{kept.way} {kept.anchors}"
+    error = "" if kept.error is None else _percent(kept.error)
+    return name, error, *map(_percent, (kept.neighbours, kept.labels, kept.clear))
+
+
+def _reach(each: Reach) -> Text:
+    away = (
+        f"{each.encoder}: label texts lie {each.labels:.3f} from the nearest public sentence, "
+        f"public sentences {each.public:.3f} (medians)."
+    )
+    if not each.outside:
+        return Text(away)
+    return Text(
+        f"{away}\nWarning: the public sentences may not cover this task. "
+        f"{', '.join(each.outside)}: farther from all of them than 95 % of them are from each "
+        "other. Take sentences of the kind of language that clients write.",
+        style="yellow",
+    )
+
+
+def compared_json(found: Compared) -> dict[str, Any]:
+    """The object ``cslr anchors --encoders … --json`` prints."""
+    plain = asdict(found)
+    covered = not any(each.outside for each in found.reach)
+    return {"public": True, **plain, "by_chance": found.by_chance, "covered": covered}
 
 
 def print_retention(found: Retention, console: Console) -> None:

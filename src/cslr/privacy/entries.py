@@ -1,0 +1,119 @@
+"""What the records of a ledger say, kept up to date with each of them.
+
+So a charge needs no walk over all earlier ones: ten thousand of them take time in proportion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cslr.errors import LedgerCorrupted
+from cslr.privacy.accounting import Charge, Scope, gaussian_delta
+from cslr.privacy.plan import Budget
+
+__all__ = ["Entries"]
+
+
+@dataclass
+class Entries:
+    """Charges in order, which of them are open, and running totals."""
+
+    charges: list[Charge] = field(default_factory=list)
+    plan: dict[str, Any] | None = None
+    cap: int | None = None
+    """The most tasks a client contributes to, if a plan fixed it before the first charge."""
+    _open: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    _digests: dict[str, set[str]] = field(default_factory=dict)
+    _precision: dict[Scope, float] = field(default_factory=lambda: defaultdict(float))
+    _labels: set[str] = field(default_factory=set)
+    _rates: set[float] = field(default_factory=set)
+    _of_tasks: bool = True
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take note of the next record."""
+        try:
+            self._add(record["kind"], record["body"], record)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            raise LedgerCorrupted(
+                f"record {record['n']} of the ledger makes no sense ({error!r}): this program did "
+                "not write it, or a newer one did"
+            ) from error
+
+    def open_charges(self, label: str) -> list[dict[str, Any]]:
+        """The records, in order, of charges of this label whose result is not known to be safe."""
+        return list(self._open.get(label, {}).values())
+
+    def unsettled(self) -> list[tuple[str, int]]:
+        """(label, attempt) of all open charges."""
+        return [(label, attempt) for label, mine in self._open.items() for attempt in mine]
+
+    def knows(self, label: str) -> bool:
+        """Whether anything was charged under this label."""
+        return label in self._labels
+
+    def settled_as(self, label: str, digest: str) -> bool:
+        """Whether a result of this label was settled with this digest."""
+        return digest in self._digests.get(label, ())
+
+    def effective_cap(self, *more: Charge) -> int | None:
+        """The cap holds for one pass over the plan's releases; repeated or other ones all count."""
+        labels = [charge.label for charge in more]
+        once = len(self._labels) == len(self.charges) and len(set(labels)) == len(labels)
+        once = once and self._labels.isdisjoint(labels)
+        return self.cap if once and self._of_tasks and all(map(_of_task, more)) else None
+
+    def surely_within(self, budget: Budget, charge: Charge) -> bool:
+        """Whether the budget holds after the charge even without amplification and without cap.
+
+        One evaluation of δ(ε), whatever was charged before. It can only err by saying no. Charges
+        at several rates are left to the accountant, which knows whether they go together.
+        """
+        if not self._rates <= {charge.q}:
+            return False
+        precision = self._precision[budget.scope] + _precision_of(charge, budget.scope)
+        if precision == 0 or math.isinf(budget.epsilon):
+            return True
+        if math.isinf(precision):
+            return False
+        return gaussian_delta(math.sqrt(precision), budget.epsilon) <= budget.delta
+
+    def _add(self, kind: str, body: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        if kind == "charge":
+            self._charge(body, dict(record))
+        elif kind == "settled":
+            mine = self._open[body["label"]]
+            del mine[body["attempt"]]
+            if not mine:
+                del self._open[body["label"]]
+            self._digests.setdefault(body["label"], set()).add(body["digest"])
+        elif kind == "plan" and self.plan is None:
+            self.plan = dict(body)
+            self.cap = None if self.charges else int(body["plan"]["cap"])
+        elif kind == "upgrade":  # the same plan, under other public settings
+            self.plan = dict(body)
+
+    def _charge(self, body: Mapping[str, Any], record: dict[str, Any]) -> None:
+        fields = Charge.__dataclass_fields__
+        charge = Charge(**{name: body[name] for name in fields if name in body})
+        self._open.setdefault(charge.label, {})[body["attempt"]] = record
+        self.charges.append(charge)
+        self._labels.add(charge.label)
+        self._rates.add(charge.q)
+        self._of_tasks = self._of_tasks and _of_task(charge)
+        for scope in ("replay", "end_to_end"):
+            self._precision[scope] += _precision_of(charge, scope)
+
+
+def _of_task(charge: Charge) -> bool:
+    return charge.part == "replay" or charge.task is not None
+
+
+def _precision_of(charge: Charge, scope: Scope) -> float:
+    """σ⁻² where the scope counts the charge; ∞ without noise."""
+    if scope == "replay" and charge.part != "replay":
+        return 0.0
+    return math.inf if charge.sigma is None else charge.sigma**-2

@@ -1,0 +1,156 @@
+"""Everything that leaves a client, by kind, and what pays for it.
+
+One entry for each kind of message: where it goes, what bounds one client's part in it, who adds the
+noise, and how it is charged. ``messages_of`` finds the entries of a charge and refuses one that
+nobody declared. Every method is run with all its messages recorded to show that these are all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cslr.errors import PrivacyError
+from cslr.privacy.accounting import Charge
+from cslr.protocol.round import BLOCKS
+
+__all__ = ["MESSAGES", "Message", "messages_of"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One kind of message; everything here is public."""
+
+    name: str
+    leaves: Literal["sum", "server"]
+    """Where a client sends it: into a sum that alone is seen, or to the server under its name."""
+    made_by: str
+    """The function on the device that bounds it, by its dotted name."""
+    clipped_by: str
+    """What bounds the part of one client."""
+    noised_by: Literal["aggregator", "device", "nobody"]
+    """Who adds the discrete Gaussian; nobody: it costs ε = ∞ end to end."""
+    charged_as: str
+    """How its price is made."""
+    seen_by: str
+    """Who sees it before its noise, if anybody but the client."""
+    part: Literal["replay", "head"]
+    label: str
+    """Regular expression of the labels under which it stands in a ledger."""
+    full_rate: bool = False
+    """Whether it may claim no amplification: it comes with its sender's name, or without noise."""
+
+    def pays(self, charge: Charge) -> bool:
+        """Whether this charge is for a message of this kind, at a price that its kind allows."""
+        return (
+            re.fullmatch(self.label, charge.label) is not None
+            and charge.part == self.part
+            and (charge.sigma is None or self.noised_by != "nobody")
+            and (charge.q == 1.0 or not self.full_rate)
+        )
+
+
+_AGGREGATOR: Final = "the aggregator, as a sum over clients"
+
+
+def _block(name: str) -> Message:
+    return Message(
+        name=f"{name} of a task",
+        leaves="sum",
+        made_by="cslr.protocol.round.contribute_block",
+        clipped_by="a ℓ2 bound of its own, over all modes",
+        noised_by="aggregator",
+        charged_as="Plan.charge; all four share one coin",
+        seen_by=_AGGREGATOR,
+        part="replay",
+        label=rf"task \d+ {name}",
+    )
+
+
+MESSAGES: Final[tuple[Message, ...]] = (
+    Message(
+        name="statistics of a task",
+        leaves="sum",
+        made_by="cslr.protocol.round.contribute",
+        clipped_by="one ℓ2 bound over all modes and statistics",
+        noised_by="aggregator",
+        charged_as="Plan.charge",
+        seen_by=_AGGREGATOR,
+        part="replay",
+        label=r"task \d+",
+    ),
+    *map(_block, BLOCKS),
+    Message(
+        name="list of a task",
+        leaves="server",
+        made_by="cslr.protocol.list_mode._list_of",
+        clipped_by="one ℓ2 bound over all candidates",
+        noised_by="device",
+        charged_as="Plan.list_charge, with q = 1",
+        seen_by="nobody",
+        part="replay",
+        label=r"task \d+ list",
+        full_rate=True,
+    ),
+    Message(
+        name="update of a head",
+        leaves="sum",
+        made_by="cslr.protocol.step5_federate.update_of",
+        clipped_by="one ℓ2 bound over all parameters that are trained",
+        noised_by="aggregator",
+        charged_as="Plan.head_charge; without noise, a charge without σ",
+        seen_by=_AGGREGATOR,
+        part="head",
+        label=r"task \d+ update \d+",
+    ),
+    Message(
+        name="update of other networks",
+        leaves="sum",
+        made_by="cslr.protocol.updates.released_update",
+        clipped_by="one ℓ2 bound over all networks together",
+        noised_by="aggregator",
+        charged_as="Plan.head_charge",
+        seen_by=_AGGREGATOR,
+        part="head",
+        label=r"task \d+ update \d+",
+    ),
+    Message(
+        name="adapters and class means",
+        leaves="server",
+        made_by="cslr.baselines.fedta.server.candidates_of",
+        clipped_by="nothing",
+        noised_by="nobody",
+        charged_as="a charge without σ",
+        seen_by="the server, client by client",
+        part="head",
+        label="local training",
+        full_rate=True,
+    ),
+    Message(
+        name="rows of clients",
+        leaves="server",
+        made_by="cslr.baselines.setting.head_on_rows",
+        clipped_by="nothing",
+        noised_by="nobody",
+        charged_as="a charge without σ",
+        seen_by="whoever trains on them",
+        part="head",
+        label="pooled training",
+        full_rate=True,
+    ),
+)
+
+
+def messages_of(charge: Charge) -> tuple[Message, ...]:
+    """The kinds of message that a charge may be for: more than one where labels are alike.
+
+    Refused if none is declared, or if the charge claims what its kind does not allow.
+    """
+    found = tuple(message for message in MESSAGES if message.pays(charge))
+    if not found:
+        raise PrivacyError(
+            f"{charge.label!r} (part {charge.part}, sigma {charge.sigma}, q {charge.q:g}) is no "
+            "message that a client may send; declare its kind in cslr/protocol/messages.py"
+        )
+    return found

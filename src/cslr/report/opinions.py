@@ -1,0 +1,145 @@
+"""What several accountants say about the same charges, each with its own mathematics.
+
+The charges are put into rounds here once more, apart from ``cslr.privacy.accounting``: a slip in
+how releases share a coin, or in the cap, would otherwise pass all accountants alike.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from cslr.privacy.accounting import RDP_ORDERS, Charge, pld_epsilon, rdp_epsilon
+
+__all__ = ["Opinion", "opinions", "recount"]
+
+Kinds = Counter[tuple[float, float]]
+"""How many rounds there are of each (σ, q)."""
+_Coin = tuple[int, int, int]
+"""Task, round, and how often a label of the round was released before."""
+
+_SHARED_ORDERS: Final = RDP_ORDERS[::6]
+"""Enough to compare two Rényi accountants order by order; all of them take Opacus seconds."""
+_FEW: Final = 24
+"""Kinds of rounds up to which PLD and PRV are exact and quick."""
+_PRV_ERROR: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one accountant says about an ε, and whether that goes with what the ledger says."""
+
+    accountant: str
+    says: str
+    agrees: bool | None
+    """None: it is not installed, or has nothing to say here."""
+
+
+def recount(charges: Sequence[Charge], sampled: bool, cap: int | None) -> Kinds:
+    """The rounds of the worst client: releases behind one coin are one Gaussian.
+
+    sampled: whether amplification counts. With a cap the costliest tasks are taken; where sampling
+    leaves open which those are, all of them.
+    """
+    precision: dict[int, dict[_Coin, float]] = defaultdict(lambda: defaultdict(float))
+    rate: dict[_Coin, float] = {}
+    times: Counter[tuple[int, str]] = Counter()
+    for charge in charges:
+        if charge.sigma is None:
+            raise ValueError("a release without noise cannot be counted")
+        task = charge.round if charge.task is None else charge.task
+        coin = (task, charge.round, times[charge.round, charge.label])
+        times[charge.round, charge.label] += 1
+        precision[task][coin] += charge.sigma**-2
+        rate[coin] = charge.q if sampled else 1.0
+    tasks = [
+        Counter((total**-0.5, rate[coin]) for coin, total in coins.items())
+        for coins in sorted(precision.values(), key=lambda coins: -math.fsum(coins.values()))
+    ]
+    if sampled and not _ordered(tasks):
+        cap = None
+    return sum(tasks[:cap], Counter())
+
+
+def _ordered(tasks: Sequence[Kinds]) -> bool:
+    """Whether each task surely costs no more than the one before it."""
+    if all(before >= after for before, after in pairwise(tasks)):
+        return True
+    return all(task.total() == 1 for task in tasks) and len({q for t in tasks for _, q in t}) == 1
+
+
+def opinions(rounds: Kinds, delta: float, epsilon: float) -> list[Opinion]:
+    """All of them about ``epsilon``, which the ledger says these rounds cost at δ."""
+    found: list[Opinion] = []
+    for accountant, ask in _ACCOUNTANTS.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about orders at the edge, and of old NumPy names
+                found.append(Opinion(accountant, *ask(rounds, delta, epsilon)))
+        except ImportError:
+            found.append(Opinion(accountant, "not installed", None))
+    return found
+
+
+_Answer = tuple[str, bool | None]
+
+
+def _pld(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
+    """Privacy-loss distributions, never optimistic; many kinds are rounded up first."""
+    found = pld_epsilon(list(rounds.elements()), delta)
+    slack = 1e-3 if len(rounds) <= _FEW else 5e-2
+    return f"{found:.5g}", (1 - 1e-6) * epsilon - 1e-6 <= found <= (1 + slack) * epsilon + 1e-4
+
+
+def _rdp(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
+    """Rényi: never below, and never much above."""
+    found = rdp_epsilon(list(rounds.elements()), delta)
+    return f"{found:.5g}", (1 - 1e-6) * epsilon <= found <= 1.25 * epsilon + 0.05
+
+
+def _opacus(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
+    """Rényi by Opacus, to be the same as ours at the same orders."""
+    from opacus.accountants.analysis import rdp
+
+    orders = list(_SHARED_ORDERS)
+    costs = [0.0] * len(orders)
+    for (sigma, q), count in rounds.items():
+        more = rdp.compute_rdp(q=q, noise_multiplier=sigma, steps=count, orders=orders)
+        costs = [cost + float(each) for cost, each in zip(costs, more, strict=True)]
+    found = float(rdp.get_privacy_spent(orders=orders, rdp=costs, delta=delta)[0])
+    ours = rdp_epsilon(list(rounds.elements()), delta, orders)
+    agrees = math.isclose(found, ours, rel_tol=1e-6, abs_tol=1e-9) and found >= epsilon - 1e-6
+    return f"{found:.5g}", agrees
+
+
+def _prv(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
+    """Privacy random variables: a bracket that must hold ε."""
+    import prv_accountant as prv
+
+    if len(rounds) > _FEW or epsilon > 200:
+        return "too much for it", None
+    mechanisms = [
+        prv.GaussianMechanism(sigma)
+        if q == 1
+        else prv.PoissonSubsampledGaussianMechanism(sampling_probability=q, noise_multiplier=sigma)
+        for sigma, q in rounds
+    ]
+    counts = list(rounds.values())
+    accountant = prv.PRVAccountant(
+        mechanisms, eps_error=_PRV_ERROR, delta_error=delta / 1000, max_self_compositions=counts
+    )
+    low, _, high = map(float, accountant.compute_epsilon(delta, counts))
+    return f"{max(low, 0):.4g} to {high:.4g}", low - 1e-4 <= epsilon <= high + 1e-4
+
+
+_ACCOUNTANTS: Final[dict[str, Callable[[Kinds, float, float], _Answer]]] = {
+    "PLD": _pld,
+    "RDP": _rdp,
+    "Opacus": _opacus,
+    "PRV": _prv,
+}

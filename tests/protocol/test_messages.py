@@ -1,0 +1,84 @@
+"""Every kind of message is declared once, and a charge that fits none is refused."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import replace
+
+import pytest
+
+from cslr.errors import PrivacyError
+from cslr.privacy.accounting import Charge
+from cslr.privacy.plan import Budget, Schedule, calibrate
+from cslr.protocol.messages import MESSAGES, Message, messages_of
+from cslr.protocol.round import BLOCKS
+from cslr.protocol.updates import Where
+
+PLAN = calibrate(Budget(4.0), 3, 0.5, schedule=Schedule(replay=4, lists=1, head=2), head_q=0.3)
+
+
+def only(charge: Charge) -> Message:
+    (message,) = messages_of(charge)
+    return message
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.name)
+def test_the_function_that_makes_a_message_exists(message):
+    module, name = message.made_by.rsplit(".", 1)
+    assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_no_kind_is_declared_twice():
+    names = [message.name for message in MESSAGES]
+    assert len(set(names)) == len(names)
+
+
+def test_the_charges_of_a_plan_are_for_the_messages_they_are_named_after():
+    assert only(PLAN.charge("task 2", 2)).name == "statistics of a task"
+    for block in BLOCKS:
+        assert only(PLAN.charge(f"task 0 {block}", 0)).name == f"{block} of a task"
+    assert only(PLAN.list_charge("task 1 list", 1)).name == "list of a task"
+    updates = messages_of(PLAN.head_charge(Where(1, 0, 12).label, 1, 0))
+    assert {message.made_by.split(".")[1] for message in updates} == {"protocol"}
+
+
+def test_an_update_without_noise_is_declared_and_costs_everything():
+    open_ = Charge("task 0 update 1", 4, "head", None, task=0)
+    assert "update of a head" in {message.name for message in messages_of(open_)}
+
+
+@pytest.mark.parametrize("label", ["local training", "pooled training"])
+def test_what_is_read_openly_is_declared_without_noise_and_cannot_be_sold_as_noised(label):
+    assert only(Charge(label, 0, "head", None)).noised_by == "nobody"
+    with pytest.raises(PrivacyError, match="no message that a client may send"):
+        messages_of(Charge(label, 0, "head", 2.0))
+
+
+@pytest.mark.parametrize(
+    "label", ["", "task", "task x", "task 0 list 2", "task 0 gradients", "task 0 update", "TASK 0"]
+)
+def test_a_label_that_nobody_declared_is_refused(label):
+    with pytest.raises(PrivacyError, match="declare its kind"):
+        messages_of(Charge(label, 0, "replay", 2.0))
+
+
+def test_a_list_may_claim_no_amplification():
+    charge = PLAN.list_charge("task 0 list", 0)
+    with pytest.raises(PrivacyError, match=r"q 0\.3"):
+        messages_of(replace(charge, q=0.3))
+
+
+def test_a_release_about_the_replay_cannot_be_charged_to_the_head():
+    """Else it would not count in the scope of the replay."""
+    charge = PLAN.charge("task 0", 0)
+    with pytest.raises(PrivacyError, match="part head"):
+        messages_of(replace(charge, part="head"))
+
+
+def test_whatever_reaches_the_server_by_name_is_noised_on_the_device_or_by_nobody():
+    for message in MESSAGES:
+        assert (message.leaves == "server") == message.full_rate
+        assert message.noised_by != "aggregator" or message.leaves == "sum"
+        assert message.clipped_by != "nothing" or message.noised_by == "nobody"
+    assert math.isinf(calibrate(Budget(math.inf), 1).epsilon("roster"))
