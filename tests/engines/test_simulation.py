@@ -242,3 +242,34 @@ def test_a_cap_counts_the_tasks_of_the_rows_a_client_holds(world):
     for cap in (1, 9):
         assert held._speaks(0, cap).tolist() == [client == 2 for client in range(12)]
         assert not held._speaks(1, cap).any()
+
+
+def test_hostile_clients_push_a_sum_back_by_their_bounds_and_no_further(world):
+    agreement = world.agreement()
+    people, hostile = world.population, np.array([3, 7, 11])
+    honest = np.ones(people.count, bool)
+    honest[hostile] = False
+    without = total(people, agreement, taking_part=honest)
+    pushed = total(replace(people, hostile=hostile), agreement) - without
+    steps = agreement.request(0, (0, 1)).grids[0].steps
+    length = float(np.linalg.norm(pushed))
+    assert 3 * steps * (1 - 1e-4) < length <= 3 * steps
+    assert pushed @ without == pytest.approx(-length * np.linalg.norm(without), rel=1e-6)
+
+
+def test_hostile_clients_answer_under_their_names_even_where_they_hold_nothing(world):
+    agreement = world.agreement()
+    people = replace(world.population, hostile=np.array([2]))
+    cohort = people.cohort(0, np.ones(people.count, bool), 9)
+    clients, answers = cohort.each(partial(contribute, request=agreement.request(0, (0, 1))))
+    assert sorted(clients) == list(range(people.count))
+    assert clients[-1] == 2
+    assert len(answers[-1].rows(_SEAL)) == 1
+
+
+def test_a_hostile_client_that_does_not_take_part_changes_nothing(world):
+    agreement = world.agreement()
+    people = world.population
+    there = np.arange(people.count) != 4
+    with_it = total(replace(people, hostile=np.array([4])), agreement, taking_part=there)
+    np.testing.assert_array_equal(with_it, total(people, agreement, taking_part=there))

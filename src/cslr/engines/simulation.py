@@ -7,13 +7,14 @@ order of clients nor the batching can change a result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from cslr.errors import DataError
+from cslr.privacy.opposition import opposed
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.ports import Device, Examples
@@ -38,6 +39,7 @@ class Population:
     rows: IntArray | None = None  # (h,) None: every row once, in order
     targets: FloatArray | None = None  # (n, outputs) where the label does not settle them
     kinds: IntArray | None = None  # (n,) true modes, to measure alignment; no client reads them
+    hostile: IntArray | None = None  # (h,) clients that poison every release, in a study of that
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
@@ -54,7 +56,11 @@ class Population:
 
     def cohort(self, task: int, taking_part: BoolArray, cap: int) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros."""
-        return SimulatedCohort(self, task, taking_part & self._speaks(task, cap))
+        honest = np.ones(self.count, dtype=np.bool_)
+        if self.hostile is not None:
+            honest[self.hostile] = False
+        hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
+        return SimulatedCohort(self, task, taking_part & honest & self._speaks(task, cap), hostile)
 
     def _speaks(self, task: int, cap: int) -> BoolArray:
         """(N,) whether the task is among those each client contributes to.
@@ -78,6 +84,8 @@ class SimulatedCohort:
     population: Population
     task: int
     taking_part: BoolArray  # (N,)
+    hostile: tuple[int, ...] = ()
+    """Clients that take part only to do harm: they respect the bound and nothing else."""
 
     @property
     def size(self) -> int:
@@ -88,7 +96,8 @@ class SimulatedCohort:
 
     def total(self, device: Device) -> Summed:
         """An ideal secure sum over the clients that take part."""
-        return plain_sum([device(batch) for batch in self.batches()])
+        answers = [device(batch) for batch in self.batches()]
+        return plain_sum([*answers, *self._opposition(answers)])
 
     def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
         """The answers of all clients that take part, in batches, and who gave them.
@@ -101,7 +110,11 @@ class SimulatedCohort:
         if silent:
             batches.append(self._nobody(tuple(silent)))
         clients = tuple(client for batch in batches for client in batch.clients)
-        return clients, [device(batch) for batch in batches]
+        answers: list[Bounded] = [device(batch) for batch in batches]
+        return (*clients, *self.hostile), [*answers, *self._opposition(answers)]
+
+    def _opposition(self, answers: Sequence[Bounded]) -> list[Bounded]:
+        return [opposed(answers, len(self.hostile))] if self.hostile else []
 
     def batches(self) -> Iterator[Examples]:
         """The rows of the clients that take part, those of like size side by side."""

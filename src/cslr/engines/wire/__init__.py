@@ -1,0 +1,1 @@
+"""How a client's answer travels: identities, streams, and what a server keeps of it."""
