@@ -1,0 +1,17 @@
+"""Attacks on the guarantee: what an adversary can show, beside what was promised."""
+
+from cslr.audit.bounds import Bound
+from cslr.audit.conformance import Conformance, conforms
+from cslr.audit.pipeline import OneRun, one_run
+from cslr.audit.synthetic import synthetic_setting
+from cslr.audit.worlds import two_worlds
+
+__all__ = [
+    "Bound",
+    "Conformance",
+    "OneRun",
+    "conforms",
+    "one_run",
+    "synthetic_setting",
+    "two_worlds",
+]

@@ -1,0 +1,121 @@
+"""Canaries: clients made up to be found, who stand among the honest ones.
+
+Each is in or out by a secret fair coin. Those that are in send the worst that is allowed, a vector
+at the bound in a direction of their own, to as many tasks as a client may speak in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from cslr.engines.simulation import SimulatedCohort
+from cslr.privacy.grid import Grid, bound
+from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Bounded, Summed
+from cslr.protocol.ports import Device
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["Canaries", "CohortWithCanaries", "draw_canaries", "surest"]
+
+BEYOND: Final = 4.0
+"""A canary's vector before the clip, in bounds: a clip that is left out is seen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """m canaries and where each of them points, task by task; known to the auditor."""
+
+    count: int  # m
+    speakers: tuple[IntArray, ...]  # (m_t,) of each task
+    directions: tuple[FloatArray, ...]  # (m_t, D_t) of each task, unit rows
+
+    def sent(self, task: int, included: BoolArray, bound_: float) -> FloatArray:
+        """(b, D_t) what those that are in send, before the clip; nobody sends one row of zeros."""
+        rows = self.directions[task][included[self.speakers[task]]]
+        if not len(rows):
+            return np.zeros((1, self.directions[task].shape[1]))
+        sent: FloatArray = BEYOND * bound_ * rows
+        return sent
+
+    @cached_property
+    def overlaps(self) -> FloatArray:
+        """(m, m) inner products of all that two canaries send, in bounds²."""
+        overlaps = np.zeros((self.count, self.count))
+        for own, rows in zip(self.speakers, self.directions, strict=True):
+            overlaps[np.ix_(own, own)] += rows @ rows.T
+        return overlaps
+
+    def projections(self, released: Sequence[FloatArray]) -> FloatArray:
+        """(m,) inner products of what was released, (D_t,) each in bounds, with each canary."""
+        found = np.zeros(self.count)
+        for own, rows, vector in zip(self.speakers, self.directions, released, strict=True):
+            found[own] += rows @ vector
+        return found
+
+    def half(self, task: int) -> FloatArray:
+        """(D_t,) what all canaries add to a sum on average, in bounds."""
+        half: FloatArray = self.directions[task].sum(axis=0) / 2
+        return half
+
+    def scores(self, projections: FloatArray, sigma: float) -> FloatArray:
+        """How surely each canary is in (> 0) or out; projections (m, ...) beyond the expected ones.
+
+        The best linear estimate of each coin less ½, with noise of σ bounds: canaries whose
+        directions are not at right angles are told apart as far as the noise allows.
+        """
+        # Coins of covariance I/4, seen through overlaps G with noise of covariance σ²G.
+        seen = self.overlaps / 4 + sigma**2 * np.eye(self.count)
+        scores: FloatArray = np.linalg.solve(seen, projections) / 4
+        return scores
+
+
+def draw_canaries(count: int, sizes: Sequence[int], cap: int, rng: np.random.Generator) -> Canaries:
+    """Canary i speaks in ``cap`` tasks from task i on, in a direction of its own in each.
+
+    sizes: D of each task. As long as there is room the directions of a task are at right angles.
+    """
+    tasks = len(sizes)
+    order = np.arange(count)
+    speakers = tuple(order[(task - order) % tasks < cap] for task in range(tasks))
+    directions = tuple(
+        _directions(len(own), size, rng) for own, size in zip(speakers, sizes, strict=True)
+    )
+    return Canaries(count, speakers, directions)
+
+
+def _directions(count: int, size: int, rng: np.random.Generator) -> FloatArray:
+    """(count, size) unit rows: orthonormal, or several such bases where there is no room."""
+    bases = [np.zeros((0, size))]
+    for first in range(0, count, size):
+        most = min(size, count - first)
+        bases.append(np.linalg.qr(rng.standard_normal((size, most)))[0].T)
+    return np.concatenate(bases)
+
+
+def surest(scores: FloatArray, guesses: int, included: BoolArray) -> int:
+    """How many of the ``guesses`` surest guesses are right."""
+    order = np.argsort(-np.abs(scores), kind="stable")[:guesses]
+    return int(((scores > 0) == included)[order].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class CohortWithCanaries:
+    """The clients of a round and the canaries among them; the server cannot tell."""
+
+    cohort: SimulatedCohort
+    vectors: FloatArray  # (b, D)
+    grid: Grid
+
+    def total(self, device: Device) -> Summed:
+        """The sum over all of them; canaries clip as every client does."""
+        honest = [device(batch) for batch in self.cohort.batches()]
+        return plain_sum([*honest, bound(self.vectors, self.grid)])
+
+    def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
+        """Canaries send no lists: only rounds that ask for a sum are audited."""
+        return self.cohort.each(device)

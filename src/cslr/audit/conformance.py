@@ -1,0 +1,53 @@
+"""White box: whether releases carry the noise that is charged for.
+
+Someone who knows the exact sum can subtract it. What is left must be the claimed noise, neither
+less (the promise is broken) nor more (the release is spoilt, and something else is wrong).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import chi2
+
+__all__ = ["Conformance", "conforms"]
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """How the noise found compares with the noise claimed."""
+
+    ratio: float
+    """Root mean square of the residuals over the claimed standard deviation."""
+    p: float
+    """Probability, under the claim, of a ratio at least as far off in either direction."""
+    alarm: bool
+    """Whether p is below the level asked for: the noise is not what is claimed."""
+
+
+def conforms(residuals: ArrayLike, sigma_steps: float, alarm: float = 1e-6) -> Conformance:
+    """Compare residuals (released minus exact sum, any shape) with noise of ``sigma_steps``.
+
+    residuals and ``sigma_steps`` are in grid steps (``noise_in_steps``), or both in another unit.
+
+    Guarantee: an honest mechanism alarms with probability ``alarm``. Under the claim
+    Σ (residual/σ)² is χ² with a degree of freedom for each residual, as closely as the grid is
+    fine: at σ ≥ 2¹² steps the difference is far below double precision. A relative error of σ of
+    about 3.5/√n is found with even odds at the default level: 0.35 % with 10⁶ residuals.
+    """
+    found = np.asarray(residuals, dtype=np.float64).ravel()
+    if not found.size:
+        raise ValueError("residuals must not be empty")
+    if not np.isfinite(found).all():
+        raise ValueError("residuals must be finite")
+    if not (math.isfinite(sigma_steps) and sigma_steps > 0):
+        raise ValueError(f"sigma_steps must be positive and finite, not {sigma_steps}")
+    if not 0 < alarm < 1:
+        raise ValueError(f"alarm must lie strictly between 0 and 1, not {alarm}")
+    squared = float(np.square(found / sigma_steps).sum())
+    law = chi2(found.size)
+    p = min(1.0, 2.0 * min(float(law.cdf(squared)), float(law.sf(squared))))
+    return Conformance(math.sqrt(squared / found.size), p, p < alarm)

@@ -1,0 +1,211 @@
+"""One run of everything with canaries in it: what somebody who sees the releases can tell.
+
+The round is the real one, from contributions to the replay, adaptive over tasks. The auditor is as
+strong as the promise allows: it knows the plan, the honest clients' data and what canaries would
+send, all but their coins. It guesses about those it is surest of and is silent about the rest; how
+many to guess about is decided on simulated releases, never on the outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from cslr.audit.black_box import shifts_of
+from cslr.audit.bounds import Bound, one_run_epsilon, one_run_mu
+from cslr.audit.canaries import Canaries, CohortWithCanaries, draw_canaries, surest
+from cslr.baselines.cslr import agree
+from cslr.baselines.setting import Setting
+from cslr.errors import ConfigError
+from cslr.privacy.accounting import Charge, gaussian_epsilon
+from cslr.privacy.grid import Grid
+from cslr.privacy.keys import SeededKeys
+from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.mechanism import release
+from cslr.privacy.plan import Budget, Plan, Schedule
+from cslr.privacy.values import Released, Summed
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.round import contribute, one_round, replay_of, request_for
+from cslr.protocol.step4_aggregate.contribution import Layout
+from cslr.protocol.step4_aggregate.estimate import TaskRelease
+from cslr.seeding import Seeds
+from cslr.types import BoolArray, FloatArray
+
+__all__ = ["CANARIES", "CONFIDENCE", "OneRun", "one_run"]
+
+CANARIES: Final = 1_000
+CONFIDENCE: Final = 0.95
+SIMULATIONS: Final = 10
+"""Simulated outcomes on which the number of guesses is decided."""
+SHARES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+"""Numbers of guesses that are tried there, as shares of the canaries."""
+_NO_NOISE: Final = 1e-3
+"""σ to decode with where none is added."""
+
+Told = Callable[[str, int, int], None]
+"""Told of every step: what, how many are done, how many there are."""
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What one run shows to somebody who sees the releases, or their replay alone."""
+
+    white: Bound
+    black: Bound
+    coordinates: int
+    """D over all tasks: canaries beyond its share of them get into each other's way."""
+
+
+def one_run(
+    setting: Setting,
+    canaries: int | None = None,
+    confidence: float = CONFIDENCE,
+    seeds: Seeds | None = None,
+    told: Told | None = None,
+) -> OneRun:
+    """Run ``setting`` with canaries among its clients, and guess who was there.
+
+    canaries: m; by default 1,000, or as many as can have directions at right angles.
+    seeds: of directions and coins; by default the setting's, under names of their own.
+    """
+    _check(setting, canaries)
+    seeds = (setting.seeds if seeds is None else seeds).under("audit")
+    plan, agreement = setting.plan, agree(setting)
+    layouts = [_layout(agreement, labels) for labels in setting.tasks]
+    room = min(layout.size for layout in layouts) * plan.releases // plan.cap
+    count = min(CANARIES, room) if canaries is None else canaries
+    agreement = replace(agreement, clients=agreement.clients + count)
+    sizes = [layout.size for layout in layouts]
+    drawn = draw_canaries(count, sizes, plan.cap, seeds.at("directions"))
+    guesses = _guesses(drawn, plan, confidence, seeds.at("simulated"))
+    included = seeds.at("coins").random(count) < 0.5
+    releases, expected = _released(setting, agreement, drawn, included, told)
+    guess = partial(_guess, drawn, included, guesses, plan, confidence)
+    bound = agreement.bounds[0]
+    white = [(_kept(setting, task) - usual) / bound for task, usual in enumerate(expected)]
+    usual_sums = [
+        replace(each.value, sums=layout.unpack(usual))
+        for each, layout, usual in zip(releases, layouts, expected, strict=True)
+    ]
+    shifts = shifts_of(replay_of(releases, agreement).value, usual_sums, agreement)
+    black = [layout.pack(shift) for layout, shift in zip(layouts, shifts, strict=True)]
+    return OneRun(
+        guess("pipeline, white box", drawn.projections(white)),
+        guess("pipeline, black box", drawn.projections(black)),
+        sum(sizes),
+    )
+
+
+def _released(
+    setting: Setting,
+    agreement: Agreement,
+    drawn: Canaries,
+    included: BoolArray,
+    told: Told | None,
+) -> tuple[list[Released[TaskRelease]], list[FloatArray]]:
+    """All rounds with the canaries that are in, and (D_t,) what was to be expected of each sum."""
+    plan, tasks = setting.plan, len(setting.tasks)
+    grid = Grid(agreement.bounds[0])
+    known = (agreement, plan, setting.ledger, setting.keep)
+    setting.ledger.fix_plan(plan, agreement.public_facts())
+    releases: list[Released[TaskRelease]] = []
+    expected: list[FloatArray] = []
+    for task, labels in enumerate(setting.tasks):
+        if told is not None:
+            told(f"task {task + 1} with canaries", task, tasks)
+        honest = setting.cohort(task)
+        request = request_for(task, labels, honest, *known, tuple(releases), None)
+        cohort = CohortWithCanaries(honest, drawn.sent(task, included, grid.bound), grid)
+        releases.append(one_round(task, labels, cohort, *known, tuple(releases)))
+        without_canaries = _exact(honest.total(partial(contribute, request=request)))
+        expected.append(without_canaries + grid.bound * drawn.half(task))
+    return releases, expected
+
+
+def _kept(setting: Setting, task: int) -> FloatArray:
+    """(D_t,) what was released of a task."""
+    kept = setting.keep.load(f"task {task}")
+    if kept is None:
+        raise ValueError("setting.keep must find again what was saved in it")
+    return kept
+
+
+def _check(setting: Setting, canaries: int | None) -> None:
+    replay = setting.replay
+    if canaries is not None and canaries < 2:
+        raise ConfigError(f"an audit needs at least 2 canaries, not {canaries}")
+    if setting.ledger.federation.privacy == "enforced":
+        raise ConfigError(
+            "an audit reads sums without noise, and these rows are somebody's: audit the same plan "
+            "on synthetic data, as `cslr audit` does"
+        )
+    one_sum = replay.release in (None, "sum") and replay.clipping in (None, "joint")
+    if setting.plan.schedule != Schedule() or not one_sum or replay.aggregate != "average":
+        raise ConfigError(
+            "the pipeline is audited where each task releases one averaged sum; audit the "
+            "mechanism of any other plan: `cslr audit --what mechanism`"
+        )
+
+
+def _layout(agreement: Agreement, labels: tuple[int, ...]) -> Layout:
+    modes = agreement.modes
+    return agreement.layout(len(modes.of_groups(modes.groups_of(labels))))
+
+
+def _exact(summed: Summed) -> FloatArray:
+    """The sum as it is, on a ledger of its own that says ε = ∞."""
+    federation = Federation("audit", Budget(math.inf), "simulated")
+    ledger = Ledger.in_memory(federation, SeededKeys(Seeds(0)))
+    return release(summed, Charge("honest clients", 0, "replay", None), ledger).value
+
+
+def _guesses(drawn: Canaries, plan: Plan, confidence: float, rng: np.random.Generator) -> int:
+    """How many guesses show most on average, if the noise is what the plan says."""
+    sigma, m = plan.sigma or _NO_NOISE, drawn.count
+    coins = rng.random((SIMULATIONS, m)) < 0.5
+    noise = [drawn.projections(_noise(drawn, sigma, rng)) for _ in range(SIMULATIONS)]
+    scores = drawn.scores(drawn.overlaps @ (coins - 0.5).T + np.stack(noise, axis=1), sigma)
+
+    def shown(guesses: int) -> float:
+        right = [surest(scores[:, i], guesses, coins[i]) for i in range(SIMULATIONS)]
+        return float(np.mean([one_run_mu(m, guesses, each, confidence) for each in right]))
+
+    return max((max(1, round(share * m)) for share in SHARES), key=shown)
+
+
+def _noise(drawn: Canaries, sigma: float, rng: np.random.Generator) -> list[FloatArray]:
+    """(D_t,) of each task, in bounds."""
+    draws = [rng.standard_normal(rows.shape[1]) for rows in drawn.directions]
+    return [np.multiply(sigma, each) for each in draws]
+
+
+def _guess(
+    drawn: Canaries,
+    included: BoolArray,
+    guesses: int,
+    plan: Plan,
+    confidence: float,
+    what: str,
+    projections: FloatArray,
+) -> Bound:
+    right = surest(drawn.scores(projections, plan.sigma or _NO_NOISE), guesses, included)
+    delta, m = plan.budget.delta, drawn.count
+    mu = one_run_mu(m, guesses, right, confidence)
+    return Bound(
+        what=what,
+        claimed=plan.epsilon("roster"),
+        lower=gaussian_epsilon(mu, delta),
+        mu=mu,
+        delta=delta,
+        confidence=confidence,
+        runs=1,
+        guesses=guesses,
+        correct=right,
+        canaries=m,
+        any_noise=one_run_epsilon(m, guesses, right, delta, confidence),
+    )

@@ -1,0 +1,98 @@
+"""A made-up federation in which any plan can be audited: nobody's rows are read.
+
+The mechanism does not know what the numbers mean, so a plan is as private here as it is on real
+data; a canary's vector is the worst that the bound allows in either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from cslr.baselines.setting import Setting
+from cslr.config import HeadConfig, ReplayConfig
+from cslr.engines.simulation import Population
+from cslr.privacy.keys import SeededKeys
+from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.plan import Budget, Plan
+from cslr.protocol.targets import Family
+from cslr.seeding import Seeds
+from cslr.types import FloatArray, IntArray
+
+__all__ = ["Memory", "synthetic_setting"]
+
+PUBLIC: Final = 800
+TOPICS: Final = 40
+ROWS: Final = 4
+"""Rows of an honest client in each task."""
+ANCHORS: Final = 50
+
+
+@dataclass
+class Memory:
+    """A ``Keep`` that is gone with the process."""
+
+    kept: dict[str, FloatArray] = field(default_factory=dict)
+
+    def load(self, label: str) -> FloatArray | None:
+        return self.kept.get(label)
+
+    def save(self, label: str, vector: FloatArray) -> None:
+        self.kept[label] = vector
+
+
+def synthetic_setting(
+    plan: Plan, clients: int, labels: int, dimension: int, seeds: Seeds
+) -> Setting:
+    """A class-incremental stream with ``labels`` labels a task, as the plan would be run on it."""
+    tasks, total = plan.releases, plan.releases * labels
+    rng = seeds.at("synthetic")
+    centres = _unit(rng.standard_normal((TOPICS + total, dimension)))
+    topics = rng.integers(len(centres), size=PUBLIC)
+    return Setting(
+        population=_population(clients, tasks, labels, centres[TOPICS:], rng),
+        tasks=tuple(tuple(range(task * labels, (task + 1) * labels)) for task in range(tasks)),
+        family=Family("classification", total),
+        label_texts=centres[TOPICS:],
+        topics=None,
+        public=_near(centres[topics], rng),
+        encoder="synthetic",
+        replay=ReplayConfig(dimension=dimension, anchors=ANCHORS),
+        head=HeadConfig(),
+        effort="short",
+        plan=plan,
+        ledger=_ledger(plan, seeds),
+        seeds=seeds,
+        test_shares=np.zeros((tasks, total)),
+        keep=Memory(),
+    )
+
+
+def _population(
+    clients: int, tasks: int, labels: int, centres: FloatArray, rng: np.random.Generator
+) -> Population:
+    """Every client holds a few rows of every task."""
+    shape = (clients, tasks, ROWS)
+    of_task: IntArray = np.broadcast_to(np.arange(tasks)[:, None], shape).ravel()
+    of_client: IntArray = np.broadcast_to(np.arange(clients)[:, None, None], shape).ravel()
+    of_row = of_task * labels + rng.integers(labels, size=of_task.size)
+    z = _near(centres[of_row], rng)
+    return Population(z=z, labels=of_row, tasks=of_task, clients=of_client, count=clients)
+
+
+def _ledger(plan: Plan, seeds: Seeds) -> Ledger:
+    """Held to what the plan costs somebody who knows who took part: that is what is audited."""
+    budget = Budget(plan.epsilon("roster") * (1 + 1e-9), plan.budget.delta)
+    return Ledger.in_memory(Federation("audit", budget, "simulated"), SeededKeys(seeds))
+
+
+def _near(centres: FloatArray, rng: np.random.Generator) -> FloatArray:
+    width = centres.shape[-1]
+    return _unit(centres + rng.standard_normal(centres.shape) / np.sqrt(width))
+
+
+def _unit(z: FloatArray) -> FloatArray:
+    unit: FloatArray = z / np.linalg.norm(z, axis=-1, keepdims=True)
+    return unit

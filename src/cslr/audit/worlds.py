@@ -1,0 +1,140 @@
+"""Two worlds: the mechanism alone, run again and again with and without one client.
+
+In one world the client sends, in every release it may contribute to, a vector at the bound; in the
+other it is zero. Everything in between is the code that protects: clip, sum, charge, noise. This is
+the worst pair a promise has to hold for, so the bound comes close to the claim (Nasr, Hayes,
+Steinke, Balle, Tramèr, Jagielski, Carlini and Terzis 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.audit.bounds import Bound, pairs_mu
+from cslr.privacy.accounting import Charge, gaussian_epsilon
+from cslr.privacy.grid import Grid, bound
+from cslr.privacy.keys import SeededKeys
+from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.mechanism import release, release_each
+from cslr.privacy.plan import Budget, Plan
+from cslr.privacy.secure_sum import plain_sum
+from cslr.seeding import Seeds
+from cslr.types import FloatArray
+
+__all__ = ["CONFIDENCE", "RUNS", "Released", "two_worlds"]
+
+RUNS: Final = 10_000
+CONFIDENCE: Final = 0.999
+WIDTH: Final = 3
+"""Coordinates of a release: the client's own and two that tell of the others alone."""
+OTHERS: Final = 4
+BEYOND: Final = 4.0
+"""The client's vector before the clip, in bounds: a clip that is left out is seen."""
+
+Released = Callable[[FloatArray, Grid, Charge, Ledger], FloatArray]
+"""The mechanism: vectors of all clients (b, D) to what is published of them (D,)."""
+Told = Callable[[int, int], None]
+"""Told how many runs are done, and of how many."""
+
+
+def two_worlds(
+    plan: Plan,
+    runs: int = RUNS,
+    seeds: Seeds | None = None,
+    confidence: float = CONFIDENCE,
+    told: Told | None = None,
+    mechanism: Released | None = None,
+) -> Bound:
+    """A lower bound of ε of the whole plan, beside what it claims against ``roster``.
+
+    ``runs`` runs of each world, each with a ledger and a key of its own. The score of a run is the
+    log-likelihood ratio of the claimed noise: projections on the client's direction, each by its
+    σ². Runs of both worlds are paired, and counted is how often the client's world scores higher.
+
+    mechanism: another one to audit in place of this package's own, for tests.
+    """
+    if runs < 1:
+        raise ValueError(f"runs must be at least 1, not {runs}")
+    seeds = Seeds(0) if seeds is None else seeds
+    releases = _releases(plan)
+    claimed = plan.epsilon("roster")
+    budget = Budget(claimed * (1 + 1e-9), plan.budget.delta)
+    ordered = 0
+    for run in range(runs):
+        scores = [
+            _score(releases, world, budget, seeds.under(run, world), mechanism)
+            for world in (True, False)
+        ]
+        ordered += scores[0] > scores[1]
+        if told is not None:
+            told(run + 1, runs)
+    mu = pairs_mu(runs, ordered, confidence)
+    delta = plan.budget.delta
+    lower = gaussian_epsilon(mu, delta)
+    return Bound("mechanism", claimed, lower, mu, delta, confidence, runs, runs, ordered)
+
+
+@dataclass(frozen=True)
+class _Release:
+    """One release of the plan, and what each world's clients send to it."""
+
+    charge: Charge
+    mechanism: Released
+    sign: float
+    """Directions alternate: noise that is the same in two releases cancels in the score."""
+
+    def vectors(self, with_client: bool) -> FloatArray:
+        """(b, D) what all clients send, the audited one first."""
+        vectors = np.full((1 + OTHERS, WIDTH), 0.1)
+        vectors[1:, 0] = 0.0
+        vectors[0] = 0.0
+        vectors[0, 0] = BEYOND * self.sign * with_client
+        return vectors
+
+
+def _releases(plan: Plan) -> list[_Release]:
+    """Everything a client contributes to, in as many tasks as it may."""
+    schedule = plan.schedule
+    found: list[tuple[Charge, Released]] = []
+    for task in range(plan.cap):
+        for i in range(schedule.replay):
+            found.append((plan.charge(f"{task} sum {i}", task), _in_a_sum))
+        for i in range(schedule.lists):
+            found.append((plan.list_charge(f"{task} list {i}", task), _by_itself))
+        for i in range(schedule.head):
+            found.append((plan.head_charge(f"{task} update {i}", task, i), _in_a_sum))
+    return [
+        _Release(charge, mechanism, -1.0 if place % 2 else 1.0)
+        for place, (charge, mechanism) in enumerate(found)
+    ]
+
+
+def _score(
+    releases: list[_Release],
+    with_client: bool,
+    budget: Budget,
+    seeds: Seeds,
+    mechanism: Released | None,
+) -> float:
+    """The log-likelihood ratio of one run, up to a constant."""
+    ledger = Ledger.in_memory(Federation("audit", budget, "simulated"), SeededKeys(seeds))
+    score = 0.0
+    for each in releases:
+        publish = each.mechanism if mechanism is None else mechanism
+        published = publish(each.vectors(with_client), Grid(1.0), each.charge, ledger)
+        score += each.sign * float(published[0]) / (each.charge.sigma or 1.0) ** 2
+    return score
+
+
+def _in_a_sum(vectors: FloatArray, grid: Grid, charge: Charge, ledger: Ledger) -> FloatArray:
+    return release(plain_sum([bound(vectors, grid)]), charge, ledger).value
+
+
+def _by_itself(vectors: FloatArray, grid: Grid, charge: Charge, ledger: Ledger) -> FloatArray:
+    """What the audited client publishes under its own name."""
+    own: FloatArray = release_each([bound(vectors[:1], grid)], charge, ledger).value[0]
+    return own
