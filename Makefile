@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
+TRUST  := $(VENV)/ready-trust
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format results reproduce reproduce-quick tables clean
+.PHONY: help install demo test test-all lint format results reproduce reproduce-quick tables trust clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,10 +24,17 @@ demo: $(READY) ## learn four clinics in sequence, privately, and show it
 	@$(BIN)/cslr run
 
 test: $(READY) lint ## everything that runs with every change
-	@$(BIN)/python -m pytest -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not trust"
 
 test-all: $(READY) lint ## the slow tests too
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 -m "not trust"
+
+$(TRUST): $(READY)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[trust]"
+	@touch $(TRUST)
+
+trust: $(TRUST) ## the evidence behind every promise, as a card; at most 15 minutes on two cores
+	@$(BIN)/python benchmarks/trust.py
 
 lint: $(READY) ## style, types, layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

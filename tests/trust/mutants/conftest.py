@@ -1,0 +1,12 @@
+"""The lab in which faults and detectors meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from .lab import Lab
+
+
+@pytest.fixture(scope="session")
+def lab(world, make_setting_with, tmp_path_factory) -> Lab:
+    return Lab(world, make_setting_with, tmp_path_factory.mktemp("lab"))

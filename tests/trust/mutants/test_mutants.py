@@ -1,0 +1,75 @@
+"""Twenty-one broken builds, each caught by name; the honest one never accused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from .table import DETECTORS, MUTANTS
+
+SEED = 7
+SEEDS = (11, 12, 13)
+HONEST_RUNS = 100
+QUICK = [name for name in DETECTORS if name != "black box"]
+
+
+@pytest.mark.parametrize(
+    ("name", "detector"),
+    [(name, each) for name in MUTANTS for each in MUTANTS[name].caught_by if each in QUICK],
+)
+def test_every_mutant_is_caught(lab, name, detector):
+    """The detector that stays silent about the honest build raises the alarm about the fault."""
+    mutant = MUTANTS[name]
+    look, place = DETECTORS[detector], replace(lab, draws=mutant.draws)
+    before = look(place, SEED)
+    assert not before.alarm, before.figure
+    with mutant.apply():
+        found = look(place, SEED)
+    assert found.alarm, found.figure
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_detector_accuses_the_honest_build(lab, name):
+    found = DETECTORS[name](lab, SEED + 1)
+    assert not found.alarm, found.figure
+
+
+def test_there_are_21_mutants_and_every_detector_catches_some():
+    assert len(MUTANTS) == 21
+    assert {each for mutant in MUTANTS.values() for each in mutant.caught_by} == set(DETECTORS)
+
+
+@pytest.mark.trust
+def test_all_mutants_are_caught_at_several_seeds(lab, card):
+    missed = []
+    for name, mutant in MUTANTS.items():
+        place = replace(lab, draws=mutant.draws)
+        for detector, seed in product(mutant.caught_by, SEEDS):
+            with mutant.apply():
+                found = DETECTORS[detector](place, seed)
+            if not found.alarm:
+                missed.append((name, detector, seed, found.figure))
+    caught = len(MUTANTS) - len({name for name, *_ in missed})
+    total = len(MUTANTS)
+    card("mutants caught", f"{total} of {total}", f"{caught} of {total}", not missed)
+    assert not missed
+
+
+@pytest.mark.trust
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [("false alarms", QUICK), ("false alarms, black box", ["black box"])],
+    ids=["inside", "black box"],
+)
+def test_a_hundred_honest_runs_raise_no_alarm(lab, card, row, names):
+    alarms = [
+        (name, seed, found.figure)
+        for seed in range(100, 100 + HONEST_RUNS)
+        for name in names
+        if (found := DETECTORS[name](lab, seed)).alarm
+    ]
+    figure = f"{len(alarms)} in {HONEST_RUNS} runs of {len(names)} detector{'s'[: len(names) - 1]}"
+    card(row, f"0 in {HONEST_RUNS} honest runs", figure, not alarms)
+    assert not alarms
