@@ -41,7 +41,7 @@ OTHER = (
 BAD = 'title = "Bad"\n[[part]]\ngrid = { "stream.clients" = [400], "seed" = [13] }\n'
 LONG = (
     'title = "Long"\n[[part]]\n'
-    + BASE.replace("PASSES", "300")
+    + BASE.replace("PASSES", "3000")
     + 'grid = { "seed" = [13, 17, 19] }\n'
 )
 PAPER = Path(__file__).parents[1] / "experiments" / "paper.toml"

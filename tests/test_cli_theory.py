@@ -7,13 +7,16 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import cslr as package
+from cslr.bench.predict import Model
+from cslr.bench.sealed import seal_arrays
 from cslr.bench.theory.kept import load_run
 from cslr.cli import main
 from cslr.errors import RunDirectoryError
@@ -115,6 +118,65 @@ def test_a_toml_file_and_flags_say_which_stream(cslr, tmp_path):
     assert 40 < more["total"] <= 160
 
 
+def test_encoders_are_compared_on_public_sentences(cslr, tmp_path):
+    arguments = ["anchors", "--encoders", "minilm, minilm+cut-32", "--sweep", "100,20"]
+    code, out, _ = cslr(*arguments)
+    flat = " ".join(out.split())
+    assert code == 0
+    for word in ("nothing was spent", "160 held-out of 800", "mapped", "relative 20", "by chance"):
+        assert word in flat
+    assert "NON-PRIVATE" not in flat
+    found = answer(cslr(*arguments, "--json"))
+    assert (found["public"], found["stream"], found["covered"]) == (True, "clinic", True)
+    assert [(each["source"], each["target"]) for each in found["pairs"]] == [
+        ("minilm", "minilm+cut-32"),
+        ("minilm+cut-32", "minilm"),
+    ]
+    down, up = (each["ways"] for each in found["pairs"])
+    assert [each["anchors"] for each in down] == [None, None, 20, 100]
+    assert down[0]["error"] is None
+    assert down[1]["error"] < 0.1 < 0.5 < up[1]["error"]  # what is cut off does not come back
+    assert all(0 <= each[name] <= 1 for each in up for name in ("neighbours", "labels", "clear"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_that_the_public_sentences_do_not_cover_is_warned_of(cslr, tmp_path):
+    lines = [f"The {n}th train to platform {n % 9} leaves at {n % 24} hours" for n in range(120)]
+    (tmp_path / "public.txt").write_text("\n".join(lines))
+    (tmp_path / "mine.csv").write_text("these rows are not read")
+    (tmp_path / "mine.cslr.toml").write_text(MINE)
+    arguments = ["anchors", "--data", "mine.csv", "--encoders", "minilm,minilm+rotated"]
+    code, out, err = cslr(*arguments)
+    flat = " ".join(out.split())
+    assert code == 0, err
+    assert "Warning: the public sentences may not cover this task. recipes:" in flat
+    assert "trains" not in flat.split("Warning")[1].split("farther")[0]
+    found = answer(cslr(*arguments, "--json"))
+    assert found["covered"] is False
+    assert [each["outside"] for each in found["reach"]] == [["recipes"], ["recipes"]]
+    assert not (tmp_path / "mine.cslr-federation").exists()
+
+
+MINE = """
+confirmed = true
+name = "mine"
+family = "classification"
+scenario = "class"
+clients = 2
+public = "public.txt"
+[privacy]
+epsilon = 8
+[[labels]]
+name = "trains"
+description = "The 7th train to platform 8 leaves at 9 hours"
+[[labels]]
+name = "recipes"
+description = "How to braise leeks in butter with a little nutmeg"
+[[tasks]]
+name = "only"
+"""
+
+
 def test_lists_and_anchors_of_another_kind_are_refused(cslr, tmp_path):
     for setting in ('anchor_kind = "random"', 'grouping = "pooled"'):
         (tmp_path / "run.toml").write_text(f"[replay]\n{setting}\n")
@@ -154,6 +216,13 @@ def test_a_margin_out_of_reach_is_told(cslr):
         (["--stream", "nope"], ["known streams"]),
         (["--data", "."], ["--data . is a directory", "--stream"]),
         (["missing.toml"], ["missing.toml cannot be read"]),
+        (["--encoders", "minilm"], ["--encoders takes two or more different encoders"]),
+        (["--encoders", "minilm,"], ["no encoder ''"]),
+        (["--encoders", "minilm,minilm+bent"], ["no stand-in 'bent'"]),
+        (["--encoders", "a,b", "--hit", "0.5"], ["--hit has no meaning where encoders"]),
+        (["--encoders", "a,b", "--encoder", "c"], ["--encoder has no meaning"]),
+        (["--encoders", "a,b", "--clients", "5"], ["--clients has no meaning"]),
+        (["--encoders", "minilm,minilm+rotated", "--sweep", "700"], ["700 anchors cannot"]),
     ],
 )
 def test_a_mistake_is_a_message(cslr, tmp_path, arguments, words):
@@ -209,7 +278,7 @@ def test_a_replay_far_off_is_farther_off(finished, cslr, tmp_path):
     shutil.copytree(finished, tmp_path / "moved")
     for path in (tmp_path / "moved").glob("seed-*/replay.safetensors"):
         arrays = load_file(path)
-        save_file({**arrays, "mean": arrays["mean"] + 1.0}, path)
+        path.write_bytes(seal_arrays({**arrays, "mean": arrays["mean"] + 1.0}))
     near = answer(cslr("quality", str(finished), "--samples", "50", "--json"))["tasks"]
     far = answer(cslr("quality", "moved", "--samples", "50", "--json"))["tasks"]
     assert all(each["rows"] == 50 for each in near + far)
@@ -221,9 +290,9 @@ def test_modes_are_told_to_tasks_also_where_the_file_does_not_say(finished, tmp_
     shutil.copytree(finished, tmp_path / "run")
     path = tmp_path / "run" / "seed-13" / "replay.safetensors"
     arrays = {name: values for name, values in load_file(path).items() if name != "tasks"}
-    save_file(arrays, path)
+    path.write_bytes(seal_arrays(arrays))
     np.testing.assert_array_equal(load_run(tmp_path / "run").replay(13).tasks, range(4))
-    save_file({**arrays, "labels": arrays["labels"][::-1].copy()}, path)
+    path.write_bytes(seal_arrays({**arrays, "labels": arrays["labels"][::-1]}))
     with pytest.raises(RunDirectoryError, match="which task"):
         load_run(tmp_path / "run")
 
@@ -235,13 +304,13 @@ def test_a_run_that_cannot_be_judged_is_a_message(finished, cslr, tmp_path):
         return name
 
     replay = Path("seed-17") / "replay.safetensors"
-    few = {"weights": np.ones(4)}
+    few = seal_arrays({"weights": np.ones(4)})
     runs = {
         "nowhere": "nowhere is no run directory",
         spoilt("unfinished", lambda run: (run / "model.json").unlink()): "is not finished",
         spoilt("bare", lambda run: (run / replay).unlink()): "kept no replay",
         spoilt("cut", lambda run: (run / replay).write_bytes(b"12")): "is damaged",
-        spoilt("other", lambda run: save_file(few, run / replay)): "no replay of Gaussian modes",
+        spoilt("other", lambda run: (run / replay).write_bytes(few)): "no replay of Gaussian modes",
         spoilt("trace", lambda run: (run / "trace.jsonl").write_text("{")): "trace.jsonl",
         spoilt("config", lambda run: (run / "config.json").write_text("{}x")): "config.json",
     }
@@ -254,8 +323,7 @@ def test_a_run_that_cannot_be_judged_is_a_message(finished, cslr, tmp_path):
 
 def test_a_replay_of_another_encoder_is_refused(finished, cslr, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
-    model = json.loads((tmp_path / "run" / "model.json").read_text())
-    (tmp_path / "run" / "model.json").write_text(json.dumps({**model, "encoder_id": "other"}))
+    replace(Model.load(tmp_path / "run"), encoder_id="other").save(tmp_path / "run")
     code, _, err = cslr("quality", "run")
     assert code == 2
     assert "the run learnt with other" in " ".join(err.split())

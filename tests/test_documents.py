@@ -41,7 +41,11 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", CONTRIBUTING, *(ROOT / "docs
 PAGES = [*sorted(PAGES), *sorted((ROOT / "examples").rglob("*.md"))]
 SAID_BY_EXAMPLES = {"anchorless.py": "public anchors", "private_round.py": "ε = 4.000"}
 EMBEDDED = ("clinic", "desk", "ward")
-MADE_OF = {"ag-news-pairs": "ag-news"}
+MADE_OF = {
+    "ag-news-pairs": "ag-news",
+    "ag-news-small": "ag-news",
+    "ag-news-pairs-small": "ag-news-pairs",
+}
 """Streams that are another's rows, told otherwise."""
 
 
@@ -139,6 +143,8 @@ def _command(words: list[str]) -> tuple[click.Command, list[str]]:
     """The verb that words after ``cslr`` name, and the words after it."""
     command = get_command(app)
     while isinstance(command, click.Group):
+        if command.name == "ledger" and not {*words[:1]} & command.commands.keys():
+            words = ["show", *words]
         assert words, f"{command.name} needs a verb"
         assert words[0] in command.commands, f"no verb {words[0]}"
         command, words = command.commands[words[0]], words[1:]
@@ -179,7 +185,8 @@ def test_the_documents_name_every_verb():
     named = {_command(shlex.split(line, comments=True)[1:])[0].name for line in lines}
     of_data, of_theory = {"init", "check", "fetch"}, {"anchors", "quality"}
     of_experiments = {"reproduce", "tables"}
-    verbs = {"run", "predict", "plan", "ledger", *of_data, *of_theory, *of_experiments}
+    of_ledger, others = {"show", "verify"}, {"run", "upgrade", "predict", "plan", "audit"}
+    verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments}
     assert named == verbs
     assert verbs == _verbs(get_command(app))
 
@@ -194,7 +201,7 @@ def _verbs(command: click.Command) -> set[str]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_settings_in_the_documents_exist(path):
     named = re.findall(
-        r"(?:`|--set )(stream|privacy|replay|head)\.(\w+)", path.read_text(encoding="utf-8")
+        r"(?:`|--set )(stream|privacy|replay|head|upgrade)\.(\w+)", path.read_text(encoding="utf-8")
     )
     for section, setting in named:
         assert setting in type(getattr(Config(), section)).model_fields, f"{section}.{setting}"

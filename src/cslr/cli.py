@@ -22,9 +22,10 @@ from rich.text import Text
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from cslr import __version__
+from cslr.cli_audit import audit_command
 from cslr.cli_data import data_app
 from cslr.cli_experiments import experiments_app
-from cslr.cli_privacy import ledger_command, plan_command
+from cslr.cli_privacy import ledger_app, plan_command
 from cslr.cli_theory import anchors_command, quality_command
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError, CslrError, DataError
@@ -40,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(experiments_app)
 
 
@@ -78,8 +80,8 @@ def run_command(
     stream: Annotated[
         _Text,
         _stream(
-            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, amazon, "
-            "multiwoz, ner, ontonotes."
+            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, both also with "
+            "-small, amazon, multiwoz, ner, ontonotes."
         ),
     ] = None,
     data: Annotated[_File, _stream("Directory of data sets, or a FILE of your own rows.")] = None,
@@ -130,7 +132,7 @@ def run_command(
         list[str] | None,
         _replay("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
     ] = None,
-    encoder: Annotated[_Text, _replay("minilm, a local directory, or a hub name.")] = None,
+    encoder: Annotated[_Text, _replay("minilm, mpnet, a local directory, or a hub name.")] = None,
     layer: Annotated[_Number, _replay("Tagging: hidden layer that words are taken from.")] = None,
     seeds: Annotated[_Text, _output("Comma-separated, e.g. 13,17,19.")] = None,
     yardsticks: Annotated[
@@ -139,6 +141,7 @@ def run_command(
     run_dir: Annotated[
         _File, _output("Where to write; an interrupted run of the same settings goes on there.")
     ] = None,
+    until: Annotated[_Number, _output("Stop after so many tasks, to go on another day.")] = None,
     as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
 ) -> None:
     """Learn a sequence of text tasks privately and show what is remembered.
@@ -187,7 +190,32 @@ def run_command(
         load_config(config, {name: value for name, value in given.items() if value is not None}),
         run_dir,
         as_json,
+        until,
     )
+
+
+@app.command("upgrade")
+def upgrade_command(
+    run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
+    encoder: Annotated[str, typer.Option(help="The encoder from here on.")],
+    run_dir: Annotated[_File, _output("Where to write; the old run stays as it is.")] = None,
+    as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
+) -> None:
+    """Go on with a run under another encoder.
+
+    What was released is carried over by a map between the two encoders that is fitted on public
+    sentences, at no privacy cost, and the head is trained again; tasks that are still to come are
+    released under the new encoder, within the same plan. The row after the last old task shows what
+    was lost. The ledger notes the change.
+
+    Example: `cslr run --until 2 --run-dir runs/a`, then `cslr upgrade runs/a --encoder mpnet`
+    """
+    from cslr.bench.upgrade import begin_upgrade, upgraded_config
+
+    config = upgraded_config(run, encoder)
+    place = run_dir or run.with_name(f"{run.name}-{config.digest()[:6]}")
+    begin_upgrade(run, config, place)
+    _run(config, place, as_json)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -218,10 +246,10 @@ def _new_run_dir(config: Config) -> Path:
     return Path("runs") / f"{stamp}-{config.stream.name}-{config.method}-{config.digest()[:6]}"
 
 
-def _run(config: Config, path: Path | None, as_json: bool) -> None:
+def _run(config: Config, path: Path | None, as_json: bool, until: int | None = None) -> None:
     from cslr.bench.own_run import complete
     from cslr.bench.rundir import RunDirectory
-    from cslr.bench.runner import run
+    from cslr.bench.runner import learn, run
     from cslr.bench.study import load_study
     from cslr.files import write_atomic
     from cslr.report.plot import plot_accuracy
@@ -236,6 +264,10 @@ def _run(config: Config, path: Path | None, as_json: bool) -> None:
         for notice in study.notices:
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
         with _steps(errors) as on_step:
+            if until is not None and until < len(study.stream.tasks):
+                learn(config, study, directory, on_step, until)
+                errors.print(f"Stopped after {until} tasks. With --run-dir {path} it goes on.")
+                return
             result = run(config, study, directory, on_step)
     except KeyboardInterrupt:
         errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
@@ -280,6 +312,9 @@ def predict_command(
     text: Annotated[list[str] | None, typer.Option(help="A text; may be repeated.")] = None,
     task: Annotated[str | None, typer.Option(help="Answer with labels of this task only.")] = None,
     seed: Annotated[int | None, typer.Option(help="Whose head. \\[the first seed's]")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="An encoder that clients ran. \\[the reference]")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a text instead.")
     ] = False,
@@ -293,7 +328,7 @@ def predict_command(
     """
     from cslr.bench.predict import load_predictor
 
-    predictor = load_predictor(run, seed)
+    predictor = load_predictor(run, seed, encoder)
     if file is None and not text:
         raise ConfigError("nothing to answer: give a FILE, - for standard input, or --text")
     texts = chain(_given(text or []), _texts_in(file) if file else ())
@@ -329,7 +364,7 @@ def _texts_in(file: Path) -> Iterator[str]:
 
 
 app.command("plan")(plan_command)
-app.command("ledger")(ledger_command)
+app.command("audit")(audit_command)
 app.command("anchors")(anchors_command)
 app.command("quality")(quality_command)
 

@@ -1,4 +1,7 @@
-"""The program's verbs about the paper's theory: how many anchors, and how good a replay is."""
+"""The program's verbs about the paper's theory: how many anchors, and how good a replay is.
+
+``cslr anchors --encoders`` asks whether clients with different encoders could share them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ _Share: TypeAlias = float | None
 _File: TypeAlias = Path | None
 
 _THEOREM, _STREAM = "Theorem 2 alone", "A stream's own candidates"
+_ENCODERS = "Different encoders, on public sentences alone"
+_OF_ENCODERS = ("stream.name", "stream.data", "stream.rows", "stream.scenario", "layer", "seeds")
+"""Settings that have a meaning where encoders are compared."""
 
 
 def _theorem(help: str, *flags: str) -> Any:
@@ -27,6 +33,10 @@ def _theorem(help: str, *flags: str) -> Any:
 
 def _stream(help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, rich_help_panel=_STREAM)
+
+
+def _compared(help: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel=_ENCODERS)
 
 
 def anchors_command(
@@ -51,6 +61,7 @@ def anchors_command(
     seed: Annotated[_Number, _stream("Of the partition and the anchors.")] = None,
     margin: Annotated[_Share, _stream("γ, in standard deviations of a signature.")] = None,
     sweep: Annotated[_Text, _stream("Numbers of anchors to try, e.g. 10,50,200.")] = None,
+    encoders: Annotated[_Text, _compared("Two or more to compare, e.g. minilm,mpnet.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """How many anchors tell candidates apart: by Theorem 2, or by trying on a stream.
@@ -58,11 +69,14 @@ def anchors_command(
     With --candidates (or --clients, --tasks, --list-size) and --hit the theorem is applied and
     nothing is read. With --stream the hit rate and the margins of its simulated clients' lists are
     measured, and how well the public sentences cover their texts. That reads lists without noise:
-    it is for studies and refuses rows of your own.
+    it is for studies and refuses rows of your own. With --encoders only public sentences and label
+    texts are read: how well clients that run these encoders could work together.
 
     Example: `cslr anchors --clients 20 --tasks 4 --list-size 4 --hit 0.46`
 
     Example: `cslr anchors --stream ag-news --data DIR`
+
+    Example: `cslr anchors --encoders minilm,mpnet`
     """
     about_stream: dict[str, Any] = {
         "stream.name": stream,
@@ -79,6 +93,17 @@ def anchors_command(
     }
     own = {"--margin": margin, "--sweep": sweep, **{_flag(k): v for k, v in about_stream.items()}}
     theirs = {"--candidates": candidates, "--tasks": tasks, "--hit": hit}
+    counts = None if sweep is None else _counts(sweep)
+    if encoders is not None:
+        lists = {"--clients": clients, "--list-size": list_size, "--anchor-count": anchor_count}
+        others = {_flag(k): v for k, v in about_stream.items() if k not in _OF_ENCODERS}
+        _refuse(
+            {**theirs, **lists, "--margin": margin, **others},
+            "has no meaning where encoders are compared; leave it or --encoders out",
+        )
+        given = {name: value for name, value in about_stream.items() if value is not None}
+        _compare(load_config(config, given), encoders, counts, as_json)
+        return
     if config is None and stream is None and data is None:
         _refuse(own, "is about a stream: give --stream too")
         _prescribe(
@@ -92,7 +117,6 @@ def anchors_command(
         "replay.anchors": anchor_count,
     }
     given = {name: value for name, value in about_stream.items() if value is not None}
-    counts = None if sweep is None else _counts(sweep)
     _examine(load_config(config, given), margin, _share("--failure", failure), counts, as_json)
 
 
@@ -204,6 +228,20 @@ def _examine(
         typer.echo(json.dumps(examined_json(found)))
     else:
         print_examined(found, Console())
+
+
+def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from cslr.bench.theory.encoders import compare
+    from cslr.report.theory import compared_json, print_compared
+
+    names = [name.strip() for name in encoders.split(",")]
+    found = compare(config, names, counts, progress=True)
+    if as_json:
+        typer.echo(json.dumps(compared_json(found)))
+    else:
+        print_compared(found, Console())
 
 
 def quality_command(

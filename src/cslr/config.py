@@ -59,6 +59,8 @@ class StreamConfig(_Section):
     """Concentration of the Dirichlet partition; None: the stream's own."""
     min_rows: int = Field(2, ge=0)
     """Fewest rows a simulated client may hold."""
+    hostile: float = Field(0.0, ge=0, lt=1)
+    """Share of the simulated clients that send the worst allowed contribution, to study that."""
 
 
 class PrivacyConfig(_Section):
@@ -128,7 +130,12 @@ class ReplayConfig(_Section):
     """One clip for everything a client says, or one for each statistic; None: the method's own."""
     aggregate: Literal["average", "select"] = "average"
     """Whether a mode's mean is averaged, or selected by vote among public candidates."""
-    coordinates: Literal["projection"] = "projection"
+    coordinates: Literal["projection", "mapped", "relative", "raw"] = "projection"
+    """What clients describe their texts in: the reference encoder's own coordinates, a map of
+    theirs to it, or similarities to the anchors. With several encoders one of the last two; raw, to
+    show what that does, takes any encoder's numbers for the reference's."""
+    shared_sentences: int | None = Field(None, ge=20)
+    """Public sentences that maps between encoders are fitted on; None: all of them."""
 
     @property
     def directions(self) -> int:
@@ -160,12 +167,27 @@ class HeadConfig(_Section):
     """Norm of a client's update of a head, where it is noised; None: the method's own choice."""
 
 
+class UpgradeConfig(_Section):
+    """Another encoder from some task on: what was released before is carried over, or not."""
+
+    encoder: str | None = None
+    """The reference encoder of the tasks before; None: there is no upgrade."""
+    after: int = Field(0, ge=0)
+    """How many tasks were released under it."""
+    carry: Literal["mapped", "dropped", "raw"] = "mapped"
+    """Earlier releases are taken along by a public map; left behind; or, to show what that does,
+    read as if the new encoder had made them."""
+
+
 class Config(_Section):
     """A whole run."""
 
     method: str = "cslr"
     seeds: tuple[int, ...] = (13,)
     encoder: str = "minilm"
+    """The reference encoder, of label texts, public sentences and, unless told else, clients."""
+    encoders: tuple[str, ...] = ()
+    """The encoders that clients run, dealt out evenly; none: all of them run the reference."""
     layer: int | None = None
     """Which hidden layer words are taken from, in tagging; None: the measured default."""
     yardsticks: bool = True
@@ -175,11 +197,18 @@ class Config(_Section):
     privacy: PrivacyConfig = PrivacyConfig()
     replay: ReplayConfig = ReplayConfig()
     head: HeadConfig = HeadConfig()
+    upgrade: UpgradeConfig = UpgradeConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError("seeds must be one or more different numbers")
+        if len(set(self.encoders)) != len(self.encoders):
+            raise ValueError("encoders must be different ones")
+        if (self.upgrade.encoder is None) != (self.upgrade.after == 0):
+            raise ValueError("upgrade needs both: the encoder before, and after how many tasks")
+        if self.upgrade.encoder and (self.encoders or self.replay.coordinates != "projection"):
+            raise ValueError("upgrade: clients must all run one encoder, before and after")
         if self.privacy.mode == "enforced":
             if len(self.seeds) > 1:
                 raise ValueError(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cslr.bench.holding import RESAMPLED_ROWS, hold
-from cslr.bench.runner import _population
+from cslr.bench.preparing import population_of
 from cslr.bench.streams import Label, Rows, Stream, Task, load_stream
 from cslr.bench.study import Examples, Study
 from cslr.config import Config, StreamConfig
@@ -246,7 +246,7 @@ def test_who_holds_a_sentence_holds_its_words(count):
     stream = PARTITIONS["task"]
     lengths = np.random.default_rng(1).integers(1, 7, size=len(stream.train))
     study, config = words_of(stream, lengths), Config(stream=StreamConfig(clients=count))
-    people = _population(config, study, seed=13)
+    people = population_of(config, study, seed=13)
     assert people.count == count
     clients, rows = hold(stream, config.stream, Seeds(13).at("partition"))
     expected = [
@@ -265,5 +265,5 @@ def test_a_population_has_targets_also_where_a_label_settles_them():
     study = words_of(stream, np.ones(len(stream.train), dtype=np.int64))
     plain = replace(study, family=Family("classification", LABELS))
     for each in (plain, study):
-        people = _population(Config(), each, seed=13)
+        people = population_of(Config(), each, seed=13)
         np.testing.assert_array_equal(people.targets, each.train.targets)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +30,22 @@ Finished = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Finished:
-    """A finished run of an embedded stream, made once: ``finished(stream, method)``."""
+    """A finished run of an embedded stream, made once: ``finished(stream, method, **settings)``."""
     home = tmp_path_factory.mktemp("predict")
-    runs: dict[tuple[str, str], Path] = {}
+    runs: dict[str, Path] = {}
 
-    def make(stream: str, method: str = "cslr") -> Path:
-        if (stream, method) not in runs:
-            path = home / f"{stream}-{method}"
-            given: dict[str, Any] = {"stream.name": stream, "method": method, "yardsticks": False}
-            config = load_config(None, {**given, "head.samples": 100, "head.passes": 4})
+    def make(stream: str, method: str = "cslr", **more: object) -> Path:
+        given = {"stream.name": stream, "method": method, "yardsticks": False, **more}
+        config = load_config(None, {**given, "head.samples": 100, "head.passes": 4})
+        name = config.digest()
+        if name not in runs:
+            path = home / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("CSLR_CACHE_DIR", str(home / "cache"))
                 study = load_study(config)
             run(config, study, RunDirectory(path, config), lambda what, done, total: None)
-            runs[stream, method] = path
-        return runs[stream, method]
+            runs[name] = path
+        return runs[name]
 
     return make
 
@@ -150,7 +152,7 @@ def test_the_model_beside_the_heads_is_public(finished):
     plain = json.loads((finished("ward") / "model.json").read_text())
     assert set(plain) == {
         *("method", "family", "scenario", "labels", "tasks"),
-        *("encoder", "encoder_id", "layer", "seeds"),
+        *("encoder", "encoder_id", "others", "layer", "seeds", "digest"),
     }
     assert plain["labels"] == ["O", "DRUG", "PERSON", "PLACE"]
     assert (plain["family"], plain["scenario"]) == ("tagging", "domain")
@@ -171,9 +173,9 @@ def test_an_answer_is_a_line_or_plain_values():
     assert tags.as_json()["entities"][1] == {"type": "PER", "text": "Ida", "first": 3, "last": 3}
 
 
-def refused(path: Path, kind: type[CslrError], match: str, seed: int | None = None) -> None:
+def refused(path: Path, kind: type[CslrError], match: str, **more: Any) -> None:
     with pytest.raises(kind, match=match):
-        next(load_predictor(path, seed).answers(["My knee hurts."]))
+        next(load_predictor(path, **more).answers(["My knee hurts."]))
 
 
 def test_what_is_no_run_cannot_be_asked(tmp_path):
@@ -195,8 +197,8 @@ def test_a_seed_that_was_not_run_is_told_with_those_that_were(copy):
 
 
 def test_another_encoder_is_refused(copy):
-    model = (copy / "model.json").read_text()
-    (copy / "model.json").write_text(model.replace("sha256:", "sha256:00"))
+    model = Model.load(copy)
+    replace(model, encoder_id=model.encoder_id.replace("sha256:", "sha256:00")).save(copy)
     refused(copy, EncoderError, "learnt with sha256:00.*understands no other")
 
 
@@ -214,3 +216,19 @@ def test_a_damaged_or_foreign_head_is_named(copy, finished):
     refused(copy, RunDirectoryError, "head.safetensors is missing or damaged")
     head.unlink()
     refused(copy, RunDirectoryError, "head.safetensors is missing or damaged")
+
+
+def test_a_head_in_common_coordinates_answers_every_clients_encoder(finished):
+    """A noted score is the mean over encoders, so asking with each must give that mean."""
+    stream, others = load_stream("clinic", None), ["minilm", "minilm+cut-64"]
+    mixed = {"encoders": others, "replay.coordinates": "relative", "replay.anchors": 60}
+    place = finished("clinic", **mixed)
+    names = np.array([stream.labels[label].name for label in stream.test.labels])
+    right = []
+    for encoder in others:
+        answers = load_predictor(place, encoder=encoder).answers(stream.test.texts)
+        right.append(names == [answer.choices[0].label for answer in answers])
+    noted = last_row(place, stream)["scores"]
+    mean = [np.mean([each[stream.test.tasks == task] for each in right]) for task in range(4)]
+    assert mean == pytest.approx(noted)
+    refused(place, ConfigError, "no client ran 'mpnet'", encoder="mpnet")

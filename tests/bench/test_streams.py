@@ -160,7 +160,8 @@ def test_an_unknown_stream_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'agnews'.*clinic, desk, ward, ag-news"):
         load_stream("agnews", None)
     embedded, read = ["clinic", "desk", "ward"], ["amazon", "multiwoz", "ner"]
-    assert list(STREAMS) == [*embedded, "ag-news", "ag-news-pairs", *read, "ontonotes"]
+    news = ["ag-news", "ag-news-pairs", "ag-news-small", "ag-news-pairs-small"]
+    assert list(STREAMS) == [*embedded, *news, *read, "ontonotes"]
 
 
 # --- the embedded stream -------------------------------------------------------------------

@@ -15,13 +15,14 @@ import numpy as np
 
 from cslr.baselines.alignment import Alignment, align, summary
 from cslr.baselines.federated import ROUNDS, federated_stage
-from cslr.baselines.setting import Learnt, Method, Setting, Stages, learnt_by
+from cslr.baselines.setting import Earlier, Learnt, Method, Setting, Stages, learnt_by
 from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.privacy.plan import Schedule
 from cslr.privacy.values import Released
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.bounds import with_bound
+from cslr.protocol.carry import carried, passage, raw_passage
 from cslr.protocol.head import Head
 from cslr.protocol.public import PublicSpace, build_space, declare_modes
 from cslr.protocol.round import BLOCKS, one_round, replay_of, request_for
@@ -109,6 +110,9 @@ def _space(
 
 def stages(setting: Setting) -> Stages:
     """One stage before any task and one after each."""
+    if setting.earlier is not None:
+        yield from upgraded_stages(setting, setting.earlier)
+        return
     agreement = agree(setting)
     setting.ledger.fix_plan(setting.plan, agreement.public_facts())
     releases: list[Released[TaskRelease]] = []
@@ -128,6 +132,38 @@ def stages(setting: Setting) -> Stages:
             aligned += align(setting.cohort(task), request_for(*told, *kept))
         known = (tuple(releases), head if federated else None, summary(aligned))
         yield partial(_learnt, setting, agreement, *known)
+
+
+def upgraded_stages(setting: Setting, earlier: Earlier) -> Stages:
+    """The same where the first tasks were released under another encoder.
+
+    Up to the upgrade everything is as it was then; from it on, what was released before is read in
+    the new space beside what is released there. The ledger notes the change.
+    """
+    if setting.head.kind in ("federated", "dp-fedavg"):
+        raise ConfigError("a head that clients train cannot be carried over; use --head released")
+    if setting.replay.second_moments not in (None, "shared"):
+        raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
+    old, new = agree(earlier.setting), agree(setting)
+    then = old.public_facts()
+    now = {**new.public_facts(), "upgraded after": earlier.tasks, "before": then}
+    if not setting.ledger.has_fixed(setting.plan, now):
+        setting.ledger.fix_plan(setting.plan, then)
+    way = passage(old.space, new.space, earlier.between)
+    if earlier.carry == "raw":
+        way = raw_passage(old.space, new.space)
+    releases: list[Released[TaskRelease]] = []
+    yield partial(_learnt, earlier.setting, old, (), None)
+    asked, agreement = earlier.setting, old
+    for task, labels in enumerate(setting.tasks):
+        told = (task, labels, asked.cohort(task), agreement, setting.plan)
+        releases.append(one_round(*told, setting.ledger, setting.keep, tuple(releases)))
+        if task + 1 == earlier.tasks:
+            setting.ledger.upgrade_plan(setting.plan, then, now)
+            asked, agreement = setting, new
+            taken = earlier.carry != "dropped"
+            releases = [each.map(partial(carried, way=way)) for each in releases] if taken else []
+        yield partial(_learnt, asked, agreement, tuple(releases), None)
 
 
 def _replay(releases: Releases, agreement: Agreement) -> Replay | None:
@@ -218,6 +254,7 @@ def replay_method(
         settings=settings or {},
         defaults=defaults or {},
         meaning=meaning,
+        carries=True,
     )
 
 

@@ -21,13 +21,25 @@ from cslr.privacy.ledger import Ledger
 from cslr.privacy.noise import KeyStream
 from cslr.privacy.plan import Plan, Schedule
 from cslr.privacy.sampling import poisson_cohort
+from cslr.protocol.carry import Carry
+from cslr.protocol.coordinates import Affine
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Keep
 from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
 from cslr.types import BoolArray, FloatArray
 
-__all__ = ["Learnt", "Method", "Scorer", "Setting", "Stage", "Stages", "head_on_rows", "learnt_by"]
+__all__ = [
+    "Earlier",
+    "Learnt",
+    "Method",
+    "Scorer",
+    "Setting",
+    "Stage",
+    "Stages",
+    "head_on_rows",
+    "learnt_by",
+]
 
 Scorer = Callable[[FloatArray], FloatArray]
 
@@ -47,6 +59,17 @@ class Learnt:
 
 Stage = Callable[[], Learnt]
 Stages = Iterator[Stage]
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """The tasks that were released under another encoder."""
+
+    setting: Setting
+    tasks: int
+    carry: Carry
+    between: Affine
+    """From that encoder's embeddings to this one's, fitted on public sentences."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +93,7 @@ class Setting:
     test_shares: FloatArray  # (T, c) labels' shares of a task, for the majority yardstick alone
     keep: Keep
     """Where a released vector is made safe, and found again after an interruption."""
+    earlier: Earlier | None = None
 
     @property
     def labels(self) -> int:
@@ -131,6 +155,8 @@ class Method:
     """Settings it prefers where none is given."""
     meaning: str = ""
     """A few words for tables."""
+    carries: bool = False
+    """Whether what it released can be carried over to another encoder."""
 
     def settled(self, config: Config) -> Config:
         """``config`` with what the method fixes and what it prefers."""

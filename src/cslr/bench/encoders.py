@@ -17,6 +17,7 @@ import numpy as np
 
 from cslr.bench.batches import BATCH, longest_first, progress_bar, slices
 from cslr.bench.cache import EmbeddingCache
+from cslr.bench.derived import Derived, derived
 from cslr.bench.embedding import Recipe, embed_rows, unit_rows
 from cslr.bench.models import Source, find_model, load_model, model_id
 from cslr.types import FloatArray
@@ -42,9 +43,13 @@ class Encoder(Protocol):
 def load_encoder(name: str = "minilm") -> Encoder:
     """An encoder by name, without loading its model yet.
 
-    ``"minilm"`` is all-MiniLM-L6-v2 from the installed package, an existing directory is a model
-    in sentence-transformers' layout, and ``org/name`` is fetched from the hub at first use.
+    ``"minilm"`` is all-MiniLM-L6-v2 and ``"mpnet"`` all-mpnet-base-v2 from installed packages, an
+    existing directory is a model in sentence-transformers' layout, and ``org/name`` is fetched from
+    the hub at first use. ``minilm+rotated`` is a stand-in made of the first, see ``derived``.
     """
+    base, plus, change = name.rpartition("+")
+    if plus and not Path(name).expanduser().is_dir():
+        return derived(load_encoder(base), change)
     source = find_model(name)
     return SentenceEncoder(source, id=model_id(source))
 
@@ -104,6 +109,8 @@ def embed(
     """
     if not texts:
         return np.empty((0, encoder.dimension), dtype=np.float32)
+    if isinstance(encoder, Derived):
+        return encoder.change(embed(texts, encoder.base, cache, progress))
     recipe = Recipe(encoder.id, encoder.encode, keys=lambda text: [text])
     return embed_rows(texts, recipe, cache, progress)[0]
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from cslr.bench.joined_parts import mpnet_directory
 from cslr.errors import EncoderError
 
 __all__ = ["Source", "declared", "find_model", "import_late", "load_model", "model_id"]
@@ -36,17 +37,19 @@ _Model = TypeVar("_Model")
 
 
 def find_model(name: str) -> Source:
-    """``"minilm"`` in the installed package, an existing directory, or a hub name ``org/name``."""
+    """``"minilm"`` or ``"mpnet"`` as installed, a directory, or a hub name ``org/name``."""
     if name == "minilm":
         return _checked(_minilm_directory())
+    if name == "mpnet":
+        return _checked(mpnet_directory())
     directory = Path(name).expanduser()
     if name and directory.is_dir():
         return _checked(directory)
     if _HUB_NAME.fullmatch(name):
         return name
     raise EncoderError(
-        f"no encoder {name!r}: it is not 'minilm', not an existing directory and not a hub name "
-        f"like 'sentence-transformers/all-MiniLM-L6-v2'; give one of these"
+        f"no encoder {name!r}: it is not 'minilm' or 'mpnet', no existing directory and no hub "
+        f"name like 'sentence-transformers/all-MiniLM-L6-v2'; give one of these"
     )
 
 

@@ -148,6 +148,7 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
         "--alpha": stream.alpha is not None,
         "--rows": stream.rows != "subset",
         "--min-rows": stream.min_rows != StreamConfig.model_fields["min_rows"].default,
+        "stream.hostile": stream.hostile > 0,
     }
     if flag := _first(given):
         raise ConfigError(

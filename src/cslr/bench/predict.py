@@ -5,30 +5,30 @@ A head is made of released values alone, so asking costs no ε; questions are st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
 from scipy.special import expit, softmax
 
 from cslr.bench.encoders import Encoder, embed, load_encoder
+from cslr.bench.mixed import translation_from
+from cslr.bench.sealed import open_arrays, open_line, seal_line
 from cslr.bench.streams.words import spaced
 from cslr.bench.study import Study
 from cslr.bench.tokens import TokenEncoder, embed_words, load_token_encoder
 from cslr.config import Config
 from cslr.errors import ConfigError, EncoderError, RunDirectoryError
 from cslr.files import write_atomic
+from cslr.protocol.coordinates import Affine
 from cslr.protocol.head import Head
 from cslr.protocol.tags import decode
 from cslr.protocol.targets import Family, FamilyName
-from cslr.types import BoolArray, IntArray
+from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Answer", "Choice", "Entity", "Model", "Predictor", "load_predictor"]
 
@@ -50,6 +50,8 @@ class Model:
     encoder_id: str
     layer: int | None
     seeds: tuple[int, ...]
+    others: dict[str, str] = field(default_factory=dict)
+    """Encoders of clients and what identifies them, where not all run the reference."""
 
     @classmethod
     def of(cls, config: Config, study: Study) -> Self:
@@ -65,11 +67,20 @@ class Model:
             study.encoder,
             config.layer,
             config.seeds,
+            {name: each.encoder for name, each in zip(config.encoders, study.others, strict=True)},
         )
+
+    def encoder_named(self, name: str | None) -> tuple[str, str]:
+        """Name and id of the encoder to ask with: the reference, or one that clients run."""
+        known = {self.encoder: self.encoder_id, **self.others}
+        if name is not None and name not in known:
+            raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(known)}")
+        chosen = name or self.encoder
+        return chosen, known[chosen]
 
     def save(self, run: Path) -> None:
         """Write it beside the heads; its being there says that the run is finished."""
-        write_atomic(run / _FILE, json.dumps(asdict(self), indent=2).encode() + b"\n")
+        write_atomic(run / _FILE, seal_line(asdict(self), indent=2).encode() + b"\n")
 
     @classmethod
     def load(cls, run: Path) -> Self:
@@ -82,7 +93,7 @@ class Model:
                 f"the run in {run} is not finished: repeat its command with --run-dir {run}"
             )
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
+            plain = open_line(path.read_bytes())
             tasks = {name: tuple(labels) for name, labels in plain.pop("tasks").items()}
             labels, seeds = tuple(plain.pop("labels")), tuple(plain.pop("seeds"))
             return cls(labels=labels, tasks=tasks, seeds=seeds, **plain)
@@ -164,6 +175,10 @@ class Predictor:
 
     model: Model
     head: Head
+    encoder: str
+    encoder_id: str
+    into: Affine | None = None
+    """The way into the coordinates that the head knows; None: the encoder's own."""
 
     def answers(self, texts: Iterable[str], task: str | None = None) -> Iterator[Answer]:
         """One answer a text, in order. ``task``: what is asked about, where that is known."""
@@ -174,7 +189,7 @@ class Predictor:
             yield from answer(some, allowed)
 
     def _labelled(self, texts: list[str], allowed: BoolArray) -> Iterator[Answer]:
-        scores = self.head.scores(embed(texts, self._encoder, None))
+        scores = self._scores(embed(texts, self._encoder, None))
         scores = np.where(allowed, scores, -np.inf)
         several = self.model.family == "intents"
         probability = expit(scores) if several else softmax(scores, axis=1)
@@ -188,7 +203,7 @@ class Predictor:
         sentences = [spaced(text) for text in texts]
         vectors = embed_words(sentences, self._token_encoder, None)
         of_output = Family("tagging", len(self.model.labels)).label_of_output()
-        scores = np.where(allowed[of_output], self.head.scores(vectors.z), -np.inf)
+        scores = np.where(allowed[of_output], self._scores(vectors.z), -np.inf)
         tags = decode(scores, vectors.starts)
         for number, text in enumerate(texts):
             own = tags[vectors.starts[number] : vectors.starts[number + 1]]
@@ -196,44 +211,53 @@ class Predictor:
             entities = tuple(_entities(own, words, self.model.labels))
             yield Answer("tagging", text, words=words, entities=entities)
 
+    def _scores(self, z: FloatArray) -> FloatArray:
+        return self.head.scores(z if self.into is None else self.into(z))
+
     @cached_property
     def _encoder(self) -> Encoder:
-        encoder = load_encoder(self.model.encoder)
+        encoder = load_encoder(self.encoder)
         self._check_encoder(encoder.id)
         return encoder
 
     @cached_property
     def _token_encoder(self) -> TokenEncoder:
-        encoder = load_token_encoder(self.model.encoder, self.model.layer)
+        encoder = load_token_encoder(self.encoder, self.model.layer)
         self._check_encoder(encoder.id)
         return encoder
 
     def _check_encoder(self, found: str) -> None:
-        if found != self.model.encoder_id:
+        if found != self.encoder_id:
             raise EncoderError(
-                f"encoder {self.model.encoder!r} is {found} here, but the run learnt with "
-                f"{self.model.encoder_id}: its head understands no other; install that one"
+                f"encoder {self.encoder!r} is {found} here, but the run learnt with "
+                f"{self.encoder_id}: its head understands no other; install that one"
             )
 
 
-def load_predictor(run: Path, seed: int | None = None) -> Predictor:
-    """The head of a finished run; of its first seed if none is named."""
+def load_predictor(run: Path, seed: int | None = None, encoder: str | None = None) -> Predictor:
+    """The head of a finished run: of its first seed, for its reference encoder, unless named."""
     model = Model.load(run)
     if seed is not None and seed not in model.seeds:
         seeds = ", ".join(map(str, model.seeds))
         raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
-    path = run / f"seed-{model.seeds[0] if seed is None else seed}" / "head.safetensors"
+    name, encoder_id = model.encoder_named(encoder)
+    place = run / f"seed-{model.seeds[0] if seed is None else seed}"
+    path, ways = place / "head.safetensors", place / "translations.safetensors"
     if model.method in ("majority", "zero-shot"):
         raise RunDirectoryError(
             f"{run} is a run of {model.method}, which learns no head to ask; use a run of cslr"
         )
     try:
-        head = Head(**load_arrays(path.read_bytes()))
-    except (OSError, SafetensorError, ValueError, TypeError):
+        head = Head(**open_arrays(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
         raise _damaged(path) from None
+    try:
+        arrays = open_arrays(ways.read_bytes()) if ways.exists() else {}
+    except (OSError, ValueError):
+        raise _damaged(ways) from None
     if head.bias2.shape != (Family(model.family, len(model.labels)).outputs,):
         raise _damaged(path)
-    return Predictor(model, head)
+    return Predictor(model, head, name, encoder_id, translation_from(arrays, encoder_id))
 
 
 def _entities(tags: IntArray, words: tuple[str, ...], labels: Sequence[str]) -> Iterator[Entity]:

@@ -10,31 +10,30 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from cslr.baselines.setting import Learnt, Setting, Stage
-from cslr.bench.holding import hold
 from cslr.bench.methods import YARDSTICKS, method_named
-from cslr.bench.own_run import is_own
+from cslr.bench.mixed import in_common, translation_arrays
 from cslr.bench.partition import describe_partition
 from cslr.bench.predict import Model
+from cslr.bench.preparing import ledger_of, plan_of, population_of, setting_of
+from cslr.bench.refusals import check_affordable, check_privacy
 from cslr.bench.results import Result, collect
-from cslr.bench.rundir import RunDirectory, SeedDirectory
+from cslr.bench.rundir import RunDirectory
 from cslr.bench.scoring import Scored, score
-from cslr.bench.streams import Stream
 from cslr.bench.study import Study
 from cslr.config import Config
 from cslr.engines.simulation import Population
-from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
-from cslr.privacy.accounting import ADVERSARIES, SCOPES, Scope, epsilon_of
-from cslr.privacy.keys import EphemeralKeys, SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
-from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
+from cslr.privacy.accounting import ADVERSARIES, SCOPES
+from cslr.privacy.ledger import Ledger
+from cslr.privacy.plan import Plan
 from cslr.seeding import Seeds
-from cslr.types import BoolArray, FloatArray, IntArray
+from cslr.types import BoolArray
 
-__all__ = ["Step", "run"]
+__all__ = ["Step", "learn", "run"]
 
 Step = Callable[[str, int, int], None]
 """Told of every step: what, how many are done, how many there are."""
@@ -43,52 +42,57 @@ Step = Callable[[str, int, int], None]
 def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) -> Result:
     """Everything the configuration asks for, from the trace where it is already there."""
     started = time.perf_counter()
-    _check_privacy(config)
-    method = method_named(config.method)
-    plan = _plan(config, study.stream)
-    populations = [_population(config, study, seed) for seed in config.seeds]
-    if config.privacy.mode == "enforced" and method.reads == "privately":
-        with _ledger(config, config.method, config.seeds[0], directory) as ledger:
-            _check_affordable(ledger, plan, directory.seed(config.seeds[0]))
-    directory.begin()
-    names = [config.method, *[name for name in _beside(config) if name != config.method]]
-    rows = len(study.stream.tasks) + 1
-    total, done = len(config.seeds) * len(names) * rows, 0
-    for seed, population in zip(config.seeds, populations, strict=True):
-        _note_partition(directory, study, population, seed)
-        for name in names:
-            with _ledger(config, name, seed, directory) as ledger:
-                setting = _setting(config, study, population, seed, plan, ledger, directory, name)
-                for after, stage in enumerate(method_named(name).stages(setting)):
-                    on_step(f"seed {seed} · {name} · after {after} tasks", done, total)
-                    if directory.find(kind="row", seed=seed, method=name, after=after) is None:
-                        _finish_row(directory, study, setting, stage, name, after)
-                    done += 1
-                if name == config.method:
-                    _note_cost(directory, ledger, plan, seed)
+    learn(config, study, directory, on_step)
     Model.of(config, study).save(directory.path)
     if directory.find(kind="finished") is None:
         seconds = study.seconds + time.perf_counter() - started
         directory.note(kind="finished", seconds=round(seconds, 3))
-    on_step("done", total, total)
+    on_step("done", 1, 1)
     return collect(config, directory, study.stream)
 
 
-def _check_privacy(config: Config) -> None:
-    """Nobody's own rows are read without noise, and nothing is noted about who holds them."""
+def learn(
+    config: Config,
+    study: Study,
+    directory: RunDirectory,
+    on_step: Step,
+    until: int | None = None,
+) -> None:
+    """Every step of a run, as far as it is not done.
+
+    until: only the method's own steps up to so many tasks; the run can go on from there later.
+    """
+    check_privacy(config)
     method = method_named(config.method)
-    if config.privacy.mode == "enforced" and method.reads == "openly":
-        raise ConfigError(
-            f"method {config.method!r} reads rows without noise, so it cannot be run where privacy "
-            f"is enforced; use --method cslr"
-        )
-    if config.privacy.mode == "enforced" and method.settled(config).head.kind == "federated":
-        raise ConfigError(
-            "a federated head sends updates without noise, so it cannot be run where privacy is "
-            "enforced; use --head released or --head dp-fedavg"
-        )
-    if is_own(config.stream) and config.privacy.mode != "enforced":
-        raise ValueError("config must be completed (own_run.complete) before own rows are read")
+    plan = plan_of(config, study.stream)
+    studies = [in_common(study, config, Seeds(seed)) for seed in config.seeds]
+    populations = [
+        population_of(config, own, seed) for own, seed in zip(studies, config.seeds, strict=True)
+    ]
+    if config.privacy.mode == "enforced" and method.reads == "privately":
+        with ledger_of(config, config.method, config.seeds[0], directory) as ledger:
+            check_affordable(ledger, plan, directory.seed(config.seeds[0]))
+    directory.begin()
+    beside = () if until is not None else _beside(config)
+    names = [config.method, *[name for name in beside if name != config.method]]
+    rows = (len(study.stream.tasks) if until is None else until) + 1
+    total, done = len(config.seeds) * len(names) * rows, 0
+    for seed, own, population in zip(config.seeds, studies, populations, strict=True):
+        _note_partition(directory, own, population, seed)
+        if own.translations:
+            directory.seed(seed).save_arrays("translations", translation_arrays(own))
+        for name in names:
+            with ledger_of(config, name, seed, directory) as ledger:
+                setting = setting_of(config, own, population, seed, plan, ledger, directory, name)
+                stages = islice(method_named(name).stages(setting), rows)
+                for after, stage in enumerate(stages):
+                    on_step(f"seed {seed} · {name} · after {after} tasks", done, total)
+                    if directory.find(kind="row", seed=seed, method=name, after=after) is None:
+                        seen = _study_at(own, setting, after)
+                        _finish_row(directory, seen, setting, stage, name, after)
+                    done += 1
+                if name == config.method and until is None:
+                    _note_cost(directory, ledger, plan, seed)
 
 
 def _beside(config: Config) -> tuple[str, ...]:
@@ -102,45 +106,6 @@ def _beside(config: Config) -> tuple[str, ...]:
     return tuple(
         name for name in YARDSTICKS if not (enforced and method_named(name).reads == "openly")
     )
-
-
-def _plan(config: Config, stream: Stream) -> Plan:
-    """The noise that follows from the promise; none is needed where nothing is released."""
-    privacy, method = config.privacy, method_named(config.method)
-    private = method.reads == "privately"
-    settled = method.settled(config)
-    return calibrate(
-        Budget(privacy.epsilon if private else math.inf, privacy.delta, privacy.adversary),
-        len(stream.tasks),
-        privacy.participation,
-        privacy.cap or stream.cap,
-        method.schedule(settled) if private else Schedule(),
-        settled.head.participation or privacy.participation,
-    )
-
-
-def _population(config: Config, study: Study, seed: int) -> Population:
-    """Who holds which examples: simulated for a study, given with one's own data."""
-    clients, rows = hold(study.stream, config.stream, Seeds(seed).at("partition"))
-    train = study.train
-    lengths = np.diff(train.starts)[rows]
-    first = np.repeat(train.starts[rows] - np.cumsum(lengths) + lengths, lengths)
-    return Population(
-        train.z,
-        train.labels,
-        train.tasks,
-        np.repeat(clients, lengths),
-        config.stream.clients or study.stream.clients,
-        first + np.arange(lengths.sum()),
-        train.targets,
-        _kinds(study),
-    )
-
-
-def _kinds(study: Study) -> IntArray:
-    """(n,) the true mode of each train example: what its stream knows of it, else its label."""
-    known = study.stream.train.kinds
-    return study.train.labels if known is None else known[study.train.rows]
 
 
 def _note_partition(
@@ -160,105 +125,11 @@ def _note_partition(
         )
 
 
-def _ledger(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
-    """The run's own ledger if privacy is simulated, the federation's if it is enforced."""
-    privacy = config.privacy
-    known = method_named(method)
-    epsilon = math.inf if known.reads == "openly" else privacy.budget or privacy.epsilon
-    federated = known.settled(config).head.kind == "federated"
-    scope: Scope = "replay" if federated else "end_to_end"
-    budget = Budget(epsilon, privacy.delta, privacy.adversary, scope)
-    name = config.stream.name
-    if method != config.method:
-        federation = Federation(name, Budget(math.inf, privacy.delta), "simulated")
-        return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
-    federation = Federation(name, budget, privacy.mode)
-    if privacy.mode == "enforced" and privacy.federation is not None:
-        keys = EphemeralKeys(privacy.federation / "keys")
-        return Ledger.at(privacy.federation / "ledger.jsonl", federation, keys)
-    path = directory.seed(seed).path / "ledger.jsonl"
-    return Ledger.at(path, federation, SeededKeys(Seeds(seed)))
-
-
-def _check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
-    """Refuse before the first release a run that could not pay for its last.
-
-    What is kept or was charged before an interruption is paid for.
-    """
-    name, budget = ledger.federation.name, ledger.federation.budget
-    for record in ledger.records:
-        if record["kind"] == "plan" and record["body"]["plan"] != plan.as_dict():
-            fixed = record["body"]["plan"]
-            raise PlanChanged(
-                f"an earlier run on {name!r} fixed its plan: {fixed['releases']} releases for "
-                f"ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = {fixed['cap']}. "
-                f"Run with the same --epsilon, --q and --cap"
-            )
-    settled = {
-        record["body"]["attempt"] for record in ledger.records if record["kind"] == "settled"
-    }
-    open_ = {charge.label for place, charge in enumerate(ledger.charges) if place not in settled}
-    if plan.schedule == Schedule():
-        labels = [f"task {task}" for task in range(plan.releases)]
-        due = [
-            plan.charge(label, task)
-            for task, label in enumerate(labels)
-            if kept.load(label) is None and label not in open_
-        ]
-    else:  # of several releases a task: all are due, or the run is already under way
-        due = [] if kept.path.exists() else plan.charges()
-    if not ledger.charges or not due:
-        return
-    charges = [*ledger.charges, *due]
-    once = len({charge.label for charge in charges}) == len(charges)
-    cap = ledger.cap if once else None
-    after = epsilon_of(charges, budget.delta, budget.adversary, cap=cap)
-    if after > budget.epsilon + 1e-9:
-        spent = ledger.epsilon("end_to_end", budget.adversary)
-        raise BudgetExceeded(
-            f"this run's {len(due)} releases would bring {name!r} to ε = {after:.3g} against "
-            f"{budget.adversary}, beyond its budget of {budget.epsilon:g} (spent: {spent:.3g}). "
-            f"Nothing was released"
-        )
-
-
-def _setting(
-    config: Config,
-    study: Study,
-    population: Population,
-    seed: int,
-    plan: Plan,
-    ledger: Ledger,
-    directory: RunDirectory,
-    method: str | None = None,
-) -> Setting:
-    stream = study.stream
-    config = method_named(method or config.method).settled(config)
-    return Setting(
-        population=population,
-        tasks=tuple(task.labels for task in stream.tasks),
-        family=study.family,
-        label_texts=study.label_texts,
-        topics=study.topics,
-        public=study.public,
-        encoder=study.encoder,
-        replay=config.replay,
-        head=config.head,
-        effort=config.effort,
-        plan=plan,
-        ledger=ledger,
-        seeds=Seeds(seed),
-        test_shares=_shares(study),
-        keep=directory.seed(seed),
-    )
-
-
-def _shares(study: Study) -> FloatArray:
-    """(T, c) each label's share of the test examples of a task."""
-    counts = np.zeros((len(study.stream.tasks), study.family.labels))
-    np.add.at(counts, (study.test.tasks, study.test.labels), 1.0)
-    shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-    return shares
+def _study_at(study: Study, setting: Setting, after: int) -> Study:
+    """What a row is evaluated on: before the upgrade what the earlier encoder sees."""
+    earlier = setting.earlier
+    early = earlier is not None and after < earlier.tasks
+    return study.before if early and study.before is not None else study
 
 
 def _finish_row(

@@ -19,6 +19,7 @@ from cslr.bench.streams.marked import tagged_example
 from cslr.bench.tokens import TokenEncoder, WordVectors, embed_words, load_token_encoder
 from cslr.config import Config
 from cslr.errors import DataError
+from cslr.protocol.coordinates import Translation
 from cslr.protocol.step3_match import check_matcher
 from cslr.protocol.targets import Family
 from cslr.types import FloatArray, IntArray
@@ -57,6 +58,14 @@ class Study:
     notices: tuple[str, ...] = ()
     """What the holder of own rows should see; private, for a screen and no file."""
     topics: FloatArray | None = None  # (c, J, d) where labels declare several topics
+    others: tuple[Study, ...] = ()
+    """The same stream as seen by each encoder that clients run; none: all run this one."""
+    encoders: int = 1
+    """Encoders whose examples stand one after the other, in common coordinates."""
+    translations: tuple[Translation, ...] = ()
+    """Of the reference encoder and of those of clients, where these are common coordinates."""
+    before: Study | None = None
+    """The same stream as seen by the encoder that was in use before an upgrade."""
 
 
 def load_study(config: Config, progress: bool = False) -> Study:
@@ -72,7 +81,18 @@ def load_study(config: Config, progress: bool = False) -> Study:
     else:
         stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
     stream.scenario(wanted.scenario)
-    return replace(embed_stream(stream, config, started, progress), notices=notices)
+    study = embed_stream(stream, config, started, progress)
+
+    def seen_by(encoder: str) -> Study:
+        other = config.model_copy(update={"encoder": encoder})
+        return embed_stream(stream, other, started, progress)
+
+    return replace(
+        study,
+        notices=notices,
+        others=tuple(seen_by(name) for name in config.encoders),
+        before=None if config.upgrade.encoder is None else seen_by(config.upgrade.encoder),
+    )
 
 
 def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> Study:

@@ -17,6 +17,7 @@ from cslr.types import FloatArray, IntArray
 
 __all__ = [
     "anchors_needed",
+    "contrasts",
     "failure_bound",
     "hit_rate",
     "least_margin",
@@ -37,6 +38,17 @@ def signatures(candidates: Gaussians, anchors: FloatArray) -> FloatArray:
     difference between anchors has the zero signature.
     """
     return standardised(np.swapaxes(log_density(candidates, anchors), -1, -2))
+
+
+def contrasts(candidates: Gaussians, background: Gaussians, anchors: FloatArray) -> FloatArray:
+    """Signatures (..., L, m) of what candidates say beyond a public ``background`` (1, r).
+
+    log q(a)/p(a) instead of log q(a): how unusual an anchor is to an encoder at all is no news
+    about a candidate, and differs between encoders. So these compare across spaces of any two
+    dimensions, as long as the anchors are the same sentences.
+    """
+    beyond = log_density(candidates, anchors) - log_density(background, anchors)
+    return standardised(np.swapaxes(beyond, -1, -2))
 
 
 def standardised(raw: FloatArray) -> FloatArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
-import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,11 @@ import pytest
 
 from cslr.baselines.cslr import agree
 from cslr.baselines.setting import Setting
-from cslr.bench import runner
+from cslr.bench import preparing, runner
 from cslr.bench.experiments import cell as cell_module
 from cslr.bench.experiments.cell import run_cell
 from cslr.bench.experiments.grid import Cell, plain_config
-from cslr.bench.rundir import RunDirectory
+from cslr.bench.rundir import RunDirectory, read_trace
 from cslr.bench.study import load_study
 from cslr.config import Config
 from cslr.errors import DataError, RunDirectoryError
@@ -140,16 +139,12 @@ def test_a_killed_cell_goes_on_from_its_own_trace(small, places, lines_of, timel
         run_cell(cell, places)
     assert not places.trace(cell.name).exists()
     assert places.state(cell.name) == "begun"
-    before = [json.loads(line) for line in trace_text(places, cell).splitlines()]
+    before, _ = read_trace(places.run_directory(cell.name) / "trace.jsonl")
     assert [line["kind"] for line in before] == ["partition", "row", "row", "row"]
     run_cell(cell, places)
     after = lines_of(cell)
     assert after[1 : 1 + len(before)] == before  # seconds and all: these rows were not run again
     assert timeless(after) == whole
-
-
-def trace_text(places, cell) -> str:
-    return (places.run_directory(cell.name) / "trace.jsonl").read_text()
 
 
 @pytest.mark.parametrize("damage", ["other data", "config", "trace", "ledger", "half begun"])
@@ -207,7 +202,7 @@ def setting_of(small, tmp_path, monkeypatch):
         config = small(seed, method).config
         directory = RunDirectory(tmp_path / f"{method}-{seed}", config)
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "Setting", keeping)
+            patch.setattr(preparing, "Setting", keeping)
             runner.run(config, load_study(config), directory, lambda *_: None)
         return given[0]
 

@@ -15,6 +15,7 @@ from cslr.baselines.fedcil.public import Coordinates, prior_rows
 from cslr.baselines.fedcil.recipes import Recipe
 from cslr.baselines.fedcil.training import Steps
 from cslr.baselines.setting import Setting
+from cslr.errors import ConfigError
 from cslr.protocol.head import Head
 from cslr.protocol.targets import label_targets
 from cslr.protocol.updates import Where, kept_update, released_update
@@ -131,6 +132,8 @@ class Federation:
         """The rows of the task that the cohort of a round holds."""
         population = self.setting.population
         cohort = self.setting.cohort(task, number)
+        if cohort.hostile:
+            raise ConfigError("fedcil does not study hostile clients; use cslr or dp-sgd")
         places = population.held
         mine = (population.tasks[places] == task) & cohort.taking_part[population.clients]
         rows, place = np.unique(places[mine], return_inverse=True)

@@ -45,7 +45,7 @@ __all__ = [
 
 STUDIES_KEPT: Final = 2
 """Studies a process holds at a time; the largest fill a gigabyte."""
-_NOT_READ: Final = {"clients", "alpha", "min_rows"}
+_NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile"}
 """What settles who holds which rows, once they are read."""
 _NOT_HERE: Final = {
     "seeds": "a cell has one seed; write seed",
@@ -101,9 +101,9 @@ class Cell:
         """All that reading and embedding depend on: cells that agree in it share one study."""
         stream = self.config.stream
         shared = {name: getattr(stream, name) for name in stream.model_fields_set - _NOT_READ}
-        return Config(
-            stream=StreamConfig(**shared), encoder=self.config.encoder, layer=self.config.layer
-        )
+        embedded = ("encoder", "encoders", "layer", "upgrade")
+        own = {name: getattr(self.config, name) for name in embedded}
+        return Config(stream=StreamConfig(**shared), **own)
 
     def reading(self, data: Path | None) -> Cell:
         """The same cell with its data in this directory."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cslr.bench.streams.ag_news import load_ag_news
-from cslr.bench.streams.ag_news_pairs import load_ag_news_pairs
+from cslr.bench.streams.ag_news import load_ag_news, load_ag_news_small
+from cslr.bench.streams.ag_news_pairs import load_ag_news_pairs, load_ag_news_pairs_small
 from cslr.bench.streams.amazon import load_amazon
 from cslr.bench.streams.embedded import load_clinic, load_desk, load_ward
 from cslr.bench.streams.multiwoz import load_multiwoz
@@ -23,6 +23,8 @@ STREAMS: dict[str, Callable[[Path | None, str, str | None], Stream]] = {
     "ward": load_ward,
     "ag-news": load_ag_news,
     "ag-news-pairs": load_ag_news_pairs,
+    "ag-news-small": load_ag_news_small,
+    "ag-news-pairs-small": load_ag_news_pairs_small,
     "amazon": load_amazon,
     "multiwoz": load_multiwoz,
     "ner": load_ner,

@@ -64,11 +64,20 @@ _CALLED: Final = {
     "stream.name": {
         "ag-news": "Split-AG-News",
         "ag-news-pairs": "AG-News-Pairs",
+        "ag-news-pairs-small": "AG-News-Pairs-Small",
+        "ag-news-small": "AG-News-Small",
         "amazon": "Split-Amazon",
         "multiwoz": "MultiWOZ-Intent",
         "ner": "NER-Domain",
         "ontonotes": "OntoNotes-Domain",
     },
+    "encoder": {"minilm": "MiniLM", "mpnet": "MPNet"},
+    "upgrade.carry": {
+        "mapped": "carried over",
+        "dropped": "left behind",
+        "raw": "raw coordinates reused",
+    },
+    "replay.prior": {"labels": "label texts", "none": "no prior"},
 }
 _SYMBOLS: Final = {
     "privacy.epsilon": "ε",
@@ -98,7 +107,9 @@ def setting_of(config: Config, name: str) -> Any:
 
 
 def key_of(value: Any) -> str:
-    """A value as the files write it: 4.0 and 4 are the same, ∞ is inf."""
+    """A value as the files write it: 4.0 and 4 are the same, ∞ is inf, lists have commas."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
     return str(value)

@@ -6,7 +6,6 @@ stage writes over the one before.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
 
 from cslr.bench.predict import Model
+from cslr.bench.rundir import read_trace
+from cslr.bench.sealed import open_arrays
 from cslr.config import Config
-from cslr.errors import RunDirectoryError
+from cslr.errors import ConfigError, RunDirectoryError
 from cslr.numerics.gaussian import Gaussians
 from cslr.protocol.head import Head
 from cslr.protocol.targets import Family
@@ -150,10 +149,14 @@ def load_run(path: Path) -> KeptRun:
         config = Config.model_validate_json(file.read_bytes())
     except (ValidationError, OSError):
         raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None
-    try:
-        lines = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
-    except (ValueError, OSError):
-        raise RunDirectoryError(f"{trace} is missing or damaged") from None
+    if config.replay.coordinates != "projection":
+        raise ConfigError(
+            f"{path} is in coordinates that several encoders share; quality is judged where all "
+            "clients run one"
+        )
+    lines, whole = read_trace(trace)
+    if not whole or whole < trace.stat().st_size:  # a finished run has no line that was cut off
+        raise RunDirectoryError(f"{trace} is missing or damaged")
     run = KeptRun(path, config, model, tuple(lines))
     for seed in model.seeds:
         run.replay(seed)
@@ -162,10 +165,9 @@ def load_run(path: Path) -> KeptRun:
 
 def _arrays(path: Path) -> dict[str, FloatArray]:
     try:
-        arrays: dict[str, FloatArray] = load_arrays(path.read_bytes())
-    except (SafetensorError, OSError):
+        return open_arrays(path.read_bytes())
+    except (ValueError, OSError):
         raise RunDirectoryError(f"{path} is damaged; repeat the run in a new directory") from None
-    return arrays
 
 
 def _answers(targets: FloatArray, labels: IntArray, family: Family) -> FloatArray:

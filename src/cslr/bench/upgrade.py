@@ -1,0 +1,75 @@
+"""Go on with a run under another encoder: what it released is taken along, and costs nothing again.
+
+A new run directory gets the releases and the ledger of the old one, so that nothing is charged
+twice and the old run stays as it was. Where privacy is enforced it is the federation's ledger.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cslr.bench.methods import method_named
+from cslr.bench.rundir import RunDirectory
+from cslr.config import Config, with_settings
+from cslr.errors import ConfigError, RunDirectoryError
+
+__all__ = ["begin_upgrade", "upgraded_config"]
+
+
+def upgraded_config(run: Path, encoder: str) -> Config:
+    """The configuration of the run at ``run``, from its last released task on with ``encoder``."""
+    config = _config(run)
+    if config.upgrade.after:
+        raise ConfigError(f"{run} was upgraded before; a run can be upgraded once")
+    if config.encoder == encoder:
+        raise ConfigError(f"{run} already runs with {encoder}")
+    if not method_named(config.method).carries:
+        raise ConfigError(f"{run} is a run of {config.method}, which has nothing to carry over")
+    released = {len(_releases(run, seed)) for seed in config.seeds}
+    if len(released) > 1:
+        raise ConfigError(
+            f"the seeds of {run} have released different numbers of tasks; let it go on until they "
+            "have not"
+        )
+    after = released.pop()
+    if not after:
+        raise ConfigError(f"{run} has released nothing yet; begin a run with --encoder {encoder}")
+    return with_settings(
+        config,
+        {"encoder": encoder, "upgrade.encoder": config.encoder, "upgrade.after": after},
+    )
+
+
+def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
+    """The directory of the upgraded run, with what the old one released; again, if it was begun."""
+    directory = RunDirectory(place, config)
+    if not (place / "config.json").exists():
+        directory.begin()
+        for seed in config.seeds:
+            source, goal = run / f"seed-{seed}", place / f"seed-{seed}"
+            goal.mkdir(exist_ok=True)
+            ledger = [source / "ledger.jsonl", source / "ledger.head"]
+            for file in [*_releases(run, seed), *(each for each in ledger if each.exists())]:
+                shutil.copy2(file, goal / file.name)
+    return directory
+
+
+def _releases(run: Path, seed: int) -> list[Path]:
+    """The releases of the first tasks, one after the other and without a gap."""
+    found: list[Path] = []
+    while (file := run / f"seed-{seed}" / f"task-{len(found)}.safetensors").is_file():
+        found.append(file)
+    return found
+
+
+def _config(run: Path) -> Config:
+    file = run / "config.json"
+    if not file.is_file():
+        raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
+    try:
+        return Config.model_validate_json(file.read_bytes())
+    except (ValidationError, OSError):
+        raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None

@@ -1,0 +1,295 @@
+"""Clients with different encoders as one study: who holds what, and what a map may be made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.bench.mixed import encoder_of, in_common, translations
+from cslr.bench.own import overlapping
+from cslr.bench.own_run import load_own_stream
+from cslr.bench.preparing import population_of
+from cslr.bench.streams import Label, Rows, Stream, Task
+from cslr.bench.study import Examples, Study
+from cslr.config import Config, StreamConfig, load_config
+from cslr.errors import ConfigError
+from cslr.protocol.targets import Family
+from cslr.seeding import Seeds
+
+D, SMALL = 12, 9
+TURN = np.linalg.qr(np.random.default_rng(1).standard_normal((D, D)))[0]
+WAYS = {"minilm": np.eye(D), "turned": TURN, "cut": TURN[:, :SMALL]}
+
+
+def unit(z: np.ndarray) -> np.ndarray:
+    return z / np.linalg.norm(z, axis=-1, keepdims=True)
+
+
+def texts(seed: int, count: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return unit(rng.standard_normal((count, D)) * np.linspace(1.5, 0.3, D) + 0.3)
+
+
+def seen(z: np.ndarray, encoder: str) -> np.ndarray:
+    return unit(z @ WAYS[encoder])
+
+
+def rows_of(count: int, name: str) -> Rows:
+    labels = np.arange(count) % 4
+    answers = tuple((label,) for label in labels.tolist())
+    kinds = np.arange(count)
+    return Rows(tuple(f"{name} {n}" for n in range(count)), answers, labels // 2, kinds=kinds)
+
+
+def examples(z: np.ndarray, rows: Rows) -> Examples:
+    """Two examples a row, as a sentence of two words has."""
+    labels = np.repeat(rows.labels, 2)
+    numbers = np.repeat(np.arange(len(rows)), 2)
+    starts = np.arange(0, 2 * len(rows) + 1, 2)
+    return Examples(z, labels, np.eye(4)[labels], np.repeat(rows.tasks, 2), numbers, starts)
+
+
+TRAIN, TEST = rows_of(60, "train"), rows_of(20, "test")
+STREAM = Stream(
+    name="toy",
+    labels=tuple(Label(f"label {n}", f"about {n}") for n in range(4)),
+    tasks=(Task("first", (0, 1)), Task("second", (2, 3))),
+    train=TRAIN,
+    test=TEST,
+    public=tuple(f"sentence {n}" for n in range(300)),
+    scenarios=("class",),
+    clients=10,
+)
+
+
+def study_of(encoder: str, private: int = 0) -> Study:
+    """private: another number is other train and test rows beside the same public sentences."""
+    return Study(
+        STREAM,
+        Family("classification", 4),
+        encoder,
+        examples(seen(texts(10 + private, 120), encoder), TRAIN),
+        examples(seen(texts(50 + private, 40), encoder), TEST),
+        seen(texts(2, 300), encoder),
+        seen(texts(3, 4), encoder),
+        0.0,
+    )
+
+
+def mixed(*encoders: str, private: int = 0) -> Study:
+    others = tuple(study_of(name, private) for name in encoders)
+    return replace(study_of("minilm", private), others=others)
+
+
+def config_of(coordinates: str, *encoders: str, **more: object) -> Config:
+    settings = {"replay.coordinates": coordinates, "encoders": encoders, "replay.anchors": 40}
+    return load_config(None, settings | more)
+
+
+MIXED = mixed("minilm", "turned", "cut")
+
+
+@pytest.fixture(scope="module")
+def stacked() -> Study:
+    return in_common(MIXED, config_of("mapped"), Seeds(13))
+
+
+# -- the stacked study -----------------------------------------------------------------------------
+
+
+def test_one_encoder_is_left_as_it_is():
+    study = study_of("minilm")
+    assert in_common(study, config_of("projection"), Seeds(13)) is study
+
+
+def test_examples_of_all_encoders_stand_one_after_the_other(stacked):
+    assert (stacked.encoders, stacked.others) == (3, ())
+    assert stacked.train.z.shape == (3 * 120, D)
+    for place in range(3):
+        part = slice(120 * place, 120 * (place + 1))
+        np.testing.assert_array_equal(stacked.train.labels[part], MIXED.train.labels)
+        np.testing.assert_array_equal(stacked.train.targets[part], MIXED.train.targets)
+        np.testing.assert_array_equal(stacked.train.tasks[part], MIXED.train.tasks)
+        np.testing.assert_array_equal(stacked.train.rows[part], MIXED.train.rows)
+    np.testing.assert_array_equal(stacked.train.starts, np.arange(0, 2 * 3 * 60 + 1, 2))
+
+
+def test_each_encoders_examples_are_in_the_reference_encoders_coordinates(stacked):
+    reference, turned, cut = np.split(stacked.train.z, 3)
+    np.testing.assert_allclose(reference, MIXED.train.z, atol=1e-12)
+    np.testing.assert_allclose(turned, MIXED.train.z, atol=1e-2)
+    assert 0.02 < np.abs(cut - MIXED.train.z).mean() < 0.3
+
+
+def test_every_test_row_is_answered_once_for_each_encoder(stacked):
+    rows, tested = stacked.stream.test, stacked.test
+    assert (len(rows), len(tested.z)) == (3 * 20, 3 * 40)
+    assert rows.texts == TEST.texts * 3
+    assert rows.answers == TEST.answers * 3
+    np.testing.assert_array_equal(rows.tasks, np.tile(TEST.tasks, 3))
+    np.testing.assert_array_equal(rows.kinds, np.tile(TEST.kinds, 3))
+    np.testing.assert_array_equal(tested.rows, np.repeat(np.arange(60), 2))
+    np.testing.assert_array_equal(tested.starts, np.arange(0, 121, 2))
+    np.testing.assert_array_equal(tested.labels, rows.labels[tested.rows])
+    assert stacked.stream.train is MIXED.stream.train
+
+
+def test_public_things_are_the_reference_encoders(stacked):
+    np.testing.assert_array_equal(stacked.public, MIXED.public)
+    np.testing.assert_array_equal(stacked.label_texts, MIXED.label_texts)
+
+
+def test_the_name_of_the_space_tells_how_it_was_made(stacked):
+    assert stacked.encoder == "mapped/minilm/minilm/turned/cut"
+    other = in_common(mixed("minilm", "turned"), config_of("relative"), Seeds(13))
+    assert other.encoder == "relative/minilm/minilm/turned"
+
+
+def test_in_relative_coordinates_there_is_one_for_each_anchor():
+    study = in_common(MIXED, config_of("relative"), Seeds(13))
+    for z in (study.train.z, study.test.z, study.public, study.label_texts):
+        assert z.shape[1] == 40
+    few = in_common(MIXED, config_of("relative", **{"replay.anchors": 900}), Seeds(13))
+    assert few.public.shape == (300, 300)  # there are no more sentences
+
+
+def test_a_rotated_encoder_is_no_other_in_relative_coordinates():
+    study = in_common(mixed("minilm", "turned"), config_of("relative"), Seeds(13))
+    one, other = np.split(study.train.z, 2)
+    np.testing.assert_allclose(other, one, atol=1e-9)
+
+
+def test_topics_of_labels_are_taken_along():
+    topics = texts(4, 8).reshape(4, 2, D)
+    study = in_common(replace(MIXED, topics=topics), config_of("relative"), Seeds(13))
+    assert study.topics.shape == (4, 2, 40)
+
+
+# -- clients ---------------------------------------------------------------------------------------
+
+
+def test_clients_hold_only_what_their_own_encoder_makes_of_their_rows(stacked):
+    config = config_of("mapped")
+    found = population_of(config, stacked, 13)
+    alone = population_of(config_of("projection"), study_of("minilm"), 13)
+    own = encoder_of(found.count, 3, Seeds(13))
+    np.testing.assert_array_equal(found.held // 120, own[found.clients])
+    np.testing.assert_array_equal(found.clients, alone.clients)  # the same rows as without
+    np.testing.assert_array_equal(found.held % 120, alone.held)
+    assert len(np.unique(found.held)) == len(found.held) == 120
+    np.testing.assert_array_equal(found.labels[found.held], alone.labels[alone.held])
+    np.testing.assert_array_equal(found.kinds[found.held], alone.kinds[alone.held])
+
+
+@pytest.mark.parametrize(("clients", "encoders"), [(10, 2), (10, 3), (3, 3), (1, 2)])
+def test_encoders_are_dealt_out_evenly_and_by_seed(clients, encoders):
+    dealt = encoder_of(clients, encoders, Seeds(13))
+    counts = np.bincount(dealt, minlength=encoders)
+    assert counts.max() - counts.min() <= 1
+    np.testing.assert_array_equal(dealt, encoder_of(clients, encoders, Seeds(13)))
+
+
+def test_another_seed_deals_otherwise():
+    dealt = {tuple(encoder_of(12, 2, Seeds(seed)).tolist()) for seed in range(5)}
+    assert len(dealt) == 5
+
+
+@pytest.mark.parametrize("coordinates", ["mapped", "relative"])
+def test_the_same_seed_is_the_same_study(coordinates):
+    one, other = (in_common(MIXED, config_of(coordinates), Seeds(17)) for _ in range(2))
+    np.testing.assert_array_equal(one.train.z, other.train.z)
+    np.testing.assert_array_equal(one.test.z, other.test.z)
+    third = in_common(MIXED, config_of(coordinates), Seeds(18))
+    assert np.array_equal(one.train.z, third.train.z) == (coordinates == "mapped")
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_different_encoders_without_a_map_are_refused_with_what_to_do():
+    with pytest.raises(ConfigError, match=r"cut, minilm, turned.*coordinates=mapped or relative"):
+        in_common(MIXED, config_of("projection"), Seeds(13))
+
+
+def test_clients_of_one_encoder_need_no_map():
+    study = in_common(mixed("minilm"), config_of("projection"), Seeds(13))
+    np.testing.assert_array_equal(study.train.z, MIXED.train.z)
+
+
+# -- no private text enters a map ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coordinates", ["mapped", "relative", "raw"])
+def test_other_rows_leave_every_translation_as_it_is(coordinates):
+    """Every train and test text is another one; not one bit of a map changes."""
+    encoders = ("minilm", "turned", "cut")
+    config = config_of(coordinates)
+    one = translations(mixed(*encoders), config, Seeds(13))
+    other = translations(mixed(*encoders, private=1), config, Seeds(13))
+    assert not np.array_equal(mixed("cut").train.z, mixed("cut", private=1).train.z)
+    assert len(one) == len(other) == 4
+    for mine, theirs in zip(one, other, strict=True):
+        assert (mine.encoder, mine.corpus, mine.error) == (
+            theirs.encoder,
+            theirs.corpus,
+            theirs.error,
+        )
+        for a, b in ((mine.into, theirs.into), (mine.back, theirs.back)):
+            assert (a is None) == (b is None)
+            if a is not None and b is not None:
+                assert a.matrix.tobytes() == b.matrix.tobytes()
+                assert a.offset.tobytes() == b.offset.tobytes()
+
+
+def test_only_the_shared_sentences_enter_where_fewer_are_shared():
+    config = config_of("mapped", **{"replay.shared_sentences": 100})
+    changed = tuple(
+        replace(each, public=np.vstack([each.public[:100], each.public[100:][::-1]]))
+        for each in MIXED.others
+    )
+    one = translations(MIXED, config, Seeds(13))
+    other = translations(replace(MIXED, others=changed), config, Seeds(13))
+    for mine, theirs in zip(one[2:], other[2:], strict=True):
+        assert mine.into.matrix.tobytes() == theirs.into.matrix.tobytes()
+    whole = translations(MIXED, config_of("mapped"), Seeds(13))
+    assert whole[2].corpus != one[2].corpus
+    assert not np.array_equal(whole[2].into.matrix, one[2].into.matrix)
+
+
+def test_a_private_text_among_the_public_sentences_is_found(tmp_path):
+    """The holder of own rows is warned before anything is embedded."""
+    private = "The patient in room nine asked for water twice"
+    data = tmp_path / "mine.csv"
+    data.write_text(f"text,label,client\n{private},a,x\nhello there,b,y\n")
+    (tmp_path / "mine.toml").write_text(DECLARATION)
+    public = tmp_path / "public.txt"
+    sentences = [f"Public sentence number {n}" for n in range(120)]
+    for lines, warned in ((sentences, False), ([*sentences, private], True)):
+        public.write_text("\n".join(lines))
+        stream = StreamConfig(data=data, declaration=tmp_path / "mine.toml", public=public)
+        _, notices = load_own_stream(stream)
+        told = [notice for notice in notices if "also stand in clients' texts" in notice]
+        assert len(told) == warned
+        assert all("line 121" in notice and private not in notice for notice in told)
+    assert overlapping([*sentences, private], [private]) == [120]
+
+
+DECLARATION = """
+confirmed = true
+name = "mine"
+family = "classification"
+scenario = "class"
+clients = 2
+[privacy]
+epsilon = 8
+[[labels]]
+name = "a"
+description = "about a"
+[[labels]]
+name = "b"
+description = "about b"
+[[tasks]]
+name = "only"
+"""
