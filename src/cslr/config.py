@@ -60,7 +60,9 @@ class StreamConfig(_Section):
     min_rows: int = Field(2, ge=0)
     """Fewest rows a simulated client may hold."""
     hostile: float = Field(0.0, ge=0, lt=1)
-    """Share of the simulated clients that send the worst allowed contribution, to study that."""
+    """Share of the simulated clients that do harm with contributions as long as is allowed."""
+    attack: Literal["oppose", "mislead"] = "oppose"
+    """What they do: point against the honest sum, or answer with texts of another label."""
 
 
 class PrivacyConfig(_Section):

@@ -273,3 +273,19 @@ def test_a_hostile_client_that_does_not_take_part_changes_nothing(world):
     there = np.arange(people.count) != 4
     with_it = total(replace(people, hostile=np.array([4])), agreement, taking_part=there)
     np.testing.assert_array_equal(with_it, total(people, agreement, taking_part=there))
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_misleading_clients_speak_of_one_label_with_texts_of_the_other(world, task):
+    agreement, people = world.agreement(), world.population
+    honest = np.ones(people.count, bool)
+    honest[[2, 5]] = False
+    liars = replace(people, hostile=np.array([2, 5]), attack="mislead")
+    pushed = total(liars, agreement, task) - total(people, agreement, task, taking_part=honest)
+    request = agreement.request(task, ((0, 1), (2, 3))[task])
+    steps = request.grids[0].steps
+    assert 0 < np.linalg.norm(pushed) <= 2 * steps
+    said = request.layout.unpack(request.grids[0].decode(pushed)).offset
+    for mine, other in ((0, 1), (1, 0)):  # what is said of a label points to where the other lies
+        towards = request.prototypes.mean[other] - request.prototypes.mean[mine]
+        assert said[mine] @ towards > 0

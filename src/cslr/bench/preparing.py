@@ -64,6 +64,7 @@ def population_of(config: Config, study: Study, seed: int) -> Population:
         train.targets,
         _kinds(study),
         hostile,
+        config.stream.attack,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Population", "SimulatedCohort"]
 
+Attack = Literal["oppose", "mislead"]
+MISLEADING: Final = 64
+"""Texts of a hostile client that misleads: enough that its weight is the largest there is."""
 BATCH_ROWS: Final = 16_384
 """Padded rows in one batch: bounds memory at about 100 MB."""
 
@@ -40,6 +43,7 @@ class Population:
     targets: FloatArray | None = None  # (n, outputs) where the label does not settle them
     kinds: IntArray | None = None  # (n,) true modes, to measure alignment; no client reads them
     hostile: IntArray | None = None  # (h,) clients that poison every release, in a study of that
+    attack: Attack = "oppose"
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
@@ -97,7 +101,7 @@ class SimulatedCohort:
     def total(self, device: Device) -> Summed:
         """An ideal secure sum over the clients that take part."""
         answers = [device(batch) for batch in self.batches()]
-        return plain_sum([*answers, *self._opposition(answers)])
+        return plain_sum([*answers, *self._opposition(answers, device)])
 
     def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
         """The answers of all clients that take part, in batches, and who gave them.
@@ -111,10 +115,34 @@ class SimulatedCohort:
             batches.append(self._nobody(tuple(silent)))
         clients = tuple(client for batch in batches for client in batch.clients)
         answers: list[Bounded] = [device(batch) for batch in batches]
-        return (*clients, *self.hostile), [*answers, *self._opposition(answers)]
+        return (*clients, *self.hostile), [*answers, *self._opposition(answers, device)]
 
-    def _opposition(self, answers: Sequence[Bounded]) -> list[Bounded]:
-        return [opposed(answers, len(self.hostile))] if self.hostile else []
+    def _opposition(self, answers: Sequence[Bounded], device: Device) -> list[Bounded]:
+        if not self.hostile:
+            return []
+        if self.population.attack == "mislead":
+            return [device(self._misleading())]
+        return [opposed(answers, len(self.hostile))]
+
+    def _misleading(self) -> Examples:
+        """Texts of one label under the name of another: of the task, or where it has one, of all.
+
+        The honest device clips what comes of it, so it is as long as any contribution may be.
+        """
+        people = self.population
+        own = np.unique(people.labels[people.tasks == self.task])
+        inside = np.isin(people.labels, own) & (people.tasks == self.task)
+        rows = np.flatnonzero(inside if len(own) > 1 else ~np.isin(people.labels, own))
+        named = {label: own[(place + 1) % len(own)] for place, label in enumerate(own.tolist())}
+        rng = Seeds(self.task).at("misleading")
+        chosen = rng.choice(rows, size=(len(self.hostile), MISLEADING))
+        labels = np.vectorize(lambda label: named.get(label, own[0]))(people.labels[chosen])
+        targets = None
+        if people.targets is not None:
+            usual = {label: np.flatnonzero(inside & (people.labels == label))[0] for label in own}
+            targets = people.targets[np.vectorize(usual.get)(labels)]
+        mask = np.ones(chosen.shape, dtype=np.bool_)
+        return Examples(people.z[chosen], labels, mask, self.hostile, targets)
 
     def batches(self) -> Iterator[Examples]:
         """The rows of the clients that take part, those of like size side by side."""

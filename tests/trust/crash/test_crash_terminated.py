@@ -14,6 +14,7 @@ import pytest
 
 from cslr.bench.cache import EmbeddingCache
 from cslr.bench.encoders import load_encoder
+from cslr.bench.sealed import open_line
 from cslr.bench.streams import load_stream
 
 pytestmark = [pytest.mark.trust, pytest.mark.xdist_group("crash")]
@@ -72,7 +73,7 @@ def lasting(directory):
         for path in directory.rglob("*")
         if path.is_file() and path.suffix not in (".part", ".png")
     }
-    trace = [json.loads(line) for line in files.pop("trace.jsonl").splitlines()]
+    trace = [open_line(line) for line in files.pop("trace.jsonl").splitlines()]
     result = json.loads(files.pop("result.json"))
     for plain in (*trace, result):
         plain.pop("seconds", None)

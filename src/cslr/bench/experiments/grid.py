@@ -45,7 +45,7 @@ __all__ = [
 
 STUDIES_KEPT: Final = 2
 """Studies a process holds at a time; the largest fill a gigabyte."""
-_NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile"}
+_NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile", "attack"}
 """What settles who holds which rows, once they are read."""
 _NOT_HERE: Final = {
     "seeds": "a cell has one seed; write seed",
