@@ -391,3 +391,26 @@ def test_asking_wrongly_is_a_message(finished, cslr, tmp_path, monkeypatch):
         assert code == 2
         assert words in err
         assert "Traceback" not in err
+
+
+def test_a_run_that_stopped_goes_on_under_another_encoder(cslr, tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    code, _, err = cslr("run", "small.toml", "--until", "2", "--run-dir", "old")
+    assert code == 0
+    assert "Stopped after 2 tasks" in err
+    result = result_of(cslr("upgrade", "old", "--encoder", "minilm+rotated", "--json"))
+    assert result["epsilon"]["end_to_end"]["roster"] == pytest.approx(8.0, abs=0.01)
+    [new] = tmp_path.glob("old-*")
+    ledger = (new / "seed-13" / "ledger.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in ledger]
+    assert kinds.count("charge") == 4
+    assert kinds.index("upgrade") == 2 + 2 * 2  # opening, plan, two charges with their settlements
+    assert not (tmp_path / "old" / "model.json").exists()  # the old run stays as it was
+    for arguments, words in (
+        (("nowhere", "--encoder", "mpnet"), "no run directory"),
+        (("old", "--encoder", "minilm"), "already runs with minilm"),
+        ((str(new), "--encoder", "minilm"), "can be upgraded once"),
+    ):
+        code, _, err = cslr("upgrade", *arguments)
+        assert code == 2
+        assert words in " ".join(err.split())
