@@ -11,6 +11,8 @@ from cslr.bench.mixed import encoder_of, in_common, translations
 from cslr.bench.own import overlapping
 from cslr.bench.own_run import load_own_stream
 from cslr.bench.preparing import population_of
+from cslr.bench.rundir import RunDirectory
+from cslr.bench.runner import run
 from cslr.bench.streams import Label, Rows, Stream, Task
 from cslr.bench.study import Examples, Study
 from cslr.config import Config, StreamConfig, load_config
@@ -293,3 +295,25 @@ description = "about b"
 [[tasks]]
 name = "only"
 """
+
+
+@pytest.mark.parametrize("release", ["sum", "list"])
+def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
+    """In common coordinates nothing knows of encoders, so lists are named across them, too."""
+    settings = {
+        "yardsticks": False,
+        "replay.dimension": 8,
+        "replay.sub_modes": 2,
+        "replay.release": release,
+        "head.hidden": 8,
+        "head.samples": 20,
+        "head.passes": 1,
+        "privacy.epsilon": 50.0,
+    }
+    config = config_of("mapped", "minilm", "turned", "cut", **settings)
+    directory = RunDirectory(tmp_path / "run", config)
+    run(config, MIXED, directory, lambda *_: None)
+    rows = [line for line in directory.trace if line["kind"] == "row" and line["method"] == "cslr"]
+    assert [row["after"] for row in rows] == [0, 1, 2]
+    (cost,) = (line for line in directory.trace if line["kind"] == "cost")
+    assert cost["releases"] == (2 if release == "sum" else 4)
