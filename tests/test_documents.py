@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import pkgutil
 import re
 import shlex
@@ -464,3 +465,12 @@ def test_the_translation_to_replace_one_is_what_the_accountant_says():
     for epsilon, other in zip((1.0, 4.0, 8.0), stated, strict=True):
         sigma = cslr.calibrate(cslr.Budget(epsilon), releases=1).sigma
         assert gaussian_epsilon(2 / sigma, 1e-5) == pytest.approx(float(other), abs=0.06)
+
+
+def test_the_trust_card_in_the_readme_is_the_one_that_was_measured():
+    rows = json.loads((ROOT / "trust-card.json").read_text(encoding="utf-8"))
+    block = README.split("<!-- trust:begin")[1].split("<!-- trust:end -->")[0]
+    assert len(rows) > 40
+    for row in rows:
+        held = "yes" if row["holds"] else "no"
+        assert f"| {row['name']} | {row['target']} | {row['figure']} | {held} |" in block
