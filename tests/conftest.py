@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -266,3 +267,28 @@ def make_setting_with(world):
 def make_setting(make_setting_with, drawer):
     """The same with the drawer of the test: ``make_setting(epsilon, q, cap, ...)``."""
     return partial(make_setting_with, drawer)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Embeddings that the program keeps, shared by the tests of a file."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def cslr(cache, tmp_path, monkeypatch, capsys):
+    """Call the program in an empty directory: (exit code, standard output, standard error)."""
+    from cslr.cli import main
+
+    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["cslr", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        output = capsys.readouterr()
+        assert "Traceback" not in output.err
+        return int(stop.value.code or 0), output.out, output.err
+
+    return call

@@ -27,27 +27,6 @@ from cslr.report.summary import print_summary
 pytestmark = pytest.mark.xdist_group("cli")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def cslr(cache, tmp_path, monkeypatch, capsys):
-    """Call the program in an empty directory: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cslr", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        return int(stop.value.code or 0), output.out, output.err
-
-    return call
-
-
 def result_of(output: tuple[int, str, str]) -> dict:
     code, out, err = output
     assert code == 0, err

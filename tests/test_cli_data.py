@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cslr.bench.rundir import SeedDirectory
-from cslr.cli import main
 from cslr.privacy.ledger import Ledger
 from cslr.types import FloatArray
 
@@ -75,28 +73,6 @@ def rows() -> list[str]:
             lines.append(f'"{saying.format(thing)}",{label},{CLIENTS[place % 3]},{period},train')
         lines.append(f'"{saying.format("vase")}",{label},Quillfeather,{period},test')
     return lines
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def cslr(cache, tmp_path, monkeypatch, capsys) -> Call:
-    """Call the program in an empty directory: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cslr", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        assert "Traceback" not in output.err
-        return int(stop.value.code or 0), output.out, output.err
-
-    return call
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from cslr.cli import main
-
 pytestmark = [
     pytest.mark.xdist_group("cells"),
     pytest.mark.skipif(
@@ -47,30 +45,14 @@ LONG = (
 PAPER = Path(__file__).parents[1] / "experiments" / "paper.toml"
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def cslr(cache, tmp_path, monkeypatch, capsys):
-    """Call the program where there are experiments: (exit code, standard output and error)."""
-    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def files(tmp_path):
+    """Experiments where the program is called."""
     folder = tmp_path / "experiments"
     folder.mkdir()
     files = {"main": MAIN, "other": OTHER, "bad": BAD, "long": LONG, "paper": PAPER.read_text()}
     for name, text in files.items():
         (folder / f"{name}.toml").write_text(text)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cslr", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        return int(stop.value.code or 0), output.out, output.err
-
-    return call
 
 
 def traces() -> list[str]:

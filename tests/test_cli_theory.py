@@ -28,27 +28,6 @@ SMALL = "yardsticks = false\n[head]\nsamples = 20\npasses = 1\n"
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def cslr(cache, tmp_path, monkeypatch, capsys):
-    """Call the program in an empty directory: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cslr", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        return int(stop.value.code or 0), output.out, output.err
-
-    return call
-
-
-@pytest.fixture(scope="module")
 def finished(cache, tmp_path_factory):
     """A finished run of two seeds, to look at; one without noise, so that the replay is good."""
     directory = tmp_path_factory.mktemp("runs")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cslr.cli import main
 from cslr.privacy import accounting
 from cslr.privacy.accounting import Charge, epsilon_of
 from cslr.privacy.chain import head_of
@@ -221,20 +220,6 @@ def test_a_release_without_noise_cannot_be_counted():
 
 
 # -- the program -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cslr(monkeypatch, capsys):
-    """Call the program: (exit code, standard output, standard error)."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["cslr", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capsys.readouterr()
-        return int(stop.value.code or 0), output.out, output.err
-
-    return call
 
 
 def test_the_program_says_that_all_is_well(spent, cslr, path):

@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
-from pathlib import Path
-from types import SimpleNamespace
 
 import mpmath
 import numpy as np
 import pytest
 
-from cslr.bench.experiments.grid import all_cells, load_experiment
-from cslr.bench.methods import METHODS
-from cslr.bench.preparing import plan_of
-from cslr.bench.streams import load_stream
-from cslr.config import Config, load_config
 from cslr.privacy.accounting import (
     RDP_ORDERS,
     Charge,
@@ -36,61 +28,19 @@ from cslr.privacy.accounting import (
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.privacy.renyi import renyi_costs
 
+from .shipped import EMBEDDED, EXPERIMENTS, TASKS, shipped_plans
+
 pytestmark = pytest.mark.trust
 
 Rounds = tuple[tuple[float, float], ...]
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 DELTA = 1e-5
 FAST = 1e-3  # interval of the privacy losses: for σ < 3, ε is still good to four digits
-EMBEDDED = ("clinic", "desk", "ward")
-TASKS: dict[str, tuple[int, int | None]] = {  # tasks and cap of streams that need data to be read
-    "ag-news": (4, None),
-    "ag-news-small": (4, None),
-    "ag-news-pairs": (2, None),
-    "ag-news-pairs-small": (2, None),
-    "amazon": (5, None),
-    "ner": (6, 1),
-    "multiwoz": (7, None),
-    "ontonotes": (6, 1),
-}
-README = (
-    {},
-    {"stream.name": "ag-news", "privacy.epsilon": 4.0},
-    {"method": "cslr-paper"},
-    {"head.kind": "dp-fedavg", "replay.release": "list"},
-)
-
-
-def stream_of(name: str) -> SimpleNamespace:
-    """What a plan asks of a stream."""
-    if name in EMBEDDED:
-        stream = load_stream(name, None)
-        return SimpleNamespace(tasks=stream.tasks, cap=stream.cap)
-    if name not in TASKS:
-        pytest.fail(f"a shipped experiment uses {name!r}: write its tasks and cap into TASKS")
-    tasks, cap = TASKS[name]
-    return SimpleNamespace(tasks=range(tasks), cap=cap)
-
-
-def shipped_configs() -> list[Config]:
-    files = [
-        path for path in EXPERIMENTS.glob("*.toml") if "part" in tomllib.loads(path.read_text())
-    ]
-    cells = [cell.config for cell in all_cells(map(load_experiment, sorted(files)))]
-    usual = [
-        load_config(None, {"method": method, "stream.name": stream, "privacy.epsilon": epsilon})
-        for method, stream, epsilon in product(METHODS, EMBEDDED, (4.0, 8.0))
-    ]
-    return [*cells, *usual, *(load_config(None, given) for given in README)]
 
 
 @pytest.fixture(scope="module")
 def plans() -> tuple[Plan, ...]:
     """Every distinct plan with noise; `cslr plan` of the README among them."""
-    known = {name: stream_of(name) for name in {c.stream.name for c in shipped_configs()}}
-    found = [plan_of(config, known[config.stream.name]) for config in shipped_configs()]
-    found.append(calibrate(Budget(4.0), 6, cap=1))
-    return tuple(dict.fromkeys(plan for plan in found if plan.unit is not None))
+    return shipped_plans()
 
 
 def rounds_of(plan: Plan, q: float | None = None) -> Rounds:

@@ -7,64 +7,29 @@ scale, are new for another round and another sum, and are the same again for the
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.bench.experiments.grid import all_cells, load_experiment
-from cslr.bench.methods import method_named
-from cslr.config import Config
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import STEPS, Grid, bound
 from cslr.privacy.mechanism import noise_in_steps, release, release_each
-from cslr.privacy.plan import Budget, Plan, calibrate
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL, Summed
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-STREAMS = {  # tasks, and the most that a client has rows of
-    "ag-news": (4, None),
-    "ag-news-pairs": (2, None),
-    "amazon": (5, None),
-    "multiwoz": (7, None),
-    "ner": (6, 1),
-}
+from .shipped import shipped_plans
+
 GRID = Grid(0.2)
 WIDTH = 10**6
 ALARM = 1e-9  # of each figure
 WIDE = float(stats.norm.isf(ALARM / 2))  # standard errors
 
 
-def plan_of(config: Config) -> Plan | None:
-    method, privacy = method_named(config.method), config.privacy
-    if method.reads != "privately":
-        return None
-    settled = method.settled(config)
-    stream = config.stream.name.removesuffix("-small")  # fewer rows, the same tasks
-    assert stream in STREAMS, f"say above how many tasks {stream} has"
-    tasks, cap = STREAMS[stream]
-    return calibrate(
-        Budget(privacy.epsilon, privacy.delta, privacy.adversary),
-        tasks,
-        privacy.participation,
-        privacy.cap or cap,
-        method.schedule(settled),
-        settled.head.participation or privacy.participation,
-    )
-
-
 def shipped_sigmas() -> list[float]:
-    """Every noise multiplier that some experiment of the repository runs with."""
-    files = [path for path in sorted(EXPERIMENTS.glob("*.toml")) if path.stem != "paper"]
-    configs = {}
-    for cell in all_cells(load_experiment(path) for path in files):
-        config = cell.config.model_copy(update={"seeds": (13,)})
-        configs[config.model_dump_json()] = config
-    plans = [plan_of(config) for config in configs.values()]
-    found = {s for plan in plans if plan is not None for s in (plan.sigma, plan.head_sigma) if s}
+    """Every noise multiplier that the repository runs with."""
+    found = {s for plan in shipped_plans() for s in (plan.sigma, plan.head_sigma) if s}
     return sorted({round(sigma, 9) for sigma in found})
 
 

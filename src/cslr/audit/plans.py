@@ -9,11 +9,12 @@ from typing import Any
 from cslr.bench.methods import method_named
 from cslr.bench.own import load_declaration
 from cslr.bench.own_run import complete, is_own
+from cslr.bench.preparing import plan_of
 from cslr.bench.streams import load_stream
 from cslr.config import Config
 from cslr.errors import ConfigError, LedgerCorrupted
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
+from cslr.privacy.plan import Budget, Plan, Schedule
 
 __all__ = ["Audited", "Shape", "plan_of_config", "plan_of_ledger", "shape_of_stream"]
 
@@ -53,17 +54,10 @@ def plan_of_config(config: Config, shape: Shape) -> Audited:
             f"method {config.method!r} learns nothing privately from clients: there is no noise to "
             "audit"
         )
-    privacy, settled = config.privacy, method.settled(config)
-    plan = calibrate(
-        Budget(privacy.epsilon, privacy.delta, privacy.adversary),
-        shape.tasks,
-        privacy.participation,
-        privacy.cap or shape.cap,
-        method.schedule(settled),
-        settled.head.participation or privacy.participation,
-    )
+    plan = plan_of(config, shape.tasks, shape.cap)
     clients = config.stream.clients or shape.clients
-    return Audited(config.stream.name, plan, clients, shape.labels, settled.replay.directions)
+    directions = method.settled(config).replay.directions
+    return Audited(config.stream.name, plan, clients, shape.labels, directions)
 
 
 def shape_of_stream(config: Config) -> tuple[Config, Shape]:

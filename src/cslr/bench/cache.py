@@ -37,7 +37,7 @@ from cslr.errors import CacheCorrupted, ConfigError
 from cslr.files import write_atomic
 from cslr.types import BoolArray, FloatArray
 
-__all__ = ["EmbeddingCache", "default_directory"]
+__all__ = ["EmbeddingCache", "cache_root", "default_directory"]
 
 _KEY_BYTES = 16
 _MOST_SEGMENTS = 32
@@ -46,9 +46,14 @@ _DTYPES = (np.float32, np.float16)
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{64}\.safetensors")
 
 
+def cache_root() -> Path:
+    """``$CSLR_CACHE_DIR`` if that is set, else the user's cache directory."""
+    return Path(os.environ.get("CSLR_CACHE_DIR") or user_cache_dir("cslr"))
+
+
 def default_directory() -> Path:
-    """``$CSLR_CACHE_DIR/embeddings`` if that is set, else the user's cache directory."""
-    return Path(os.environ.get("CSLR_CACHE_DIR") or user_cache_dir("cslr")) / "embeddings"
+    """Where embeddings are kept unless told otherwise."""
+    return cache_root() / "embeddings"
 
 
 @dataclass(frozen=True, eq=False)

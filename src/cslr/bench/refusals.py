@@ -54,10 +54,7 @@ def check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
                 f"ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = {fixed['cap']}. "
                 f"Run with the same --epsilon, --q and --cap"
             )
-    settled = {
-        record["body"]["attempt"] for record in ledger.records if record["kind"] == "settled"
-    }
-    open_ = {charge.label for place, charge in enumerate(ledger.charges) if place not in settled}
+    open_ = {label for label, _ in ledger.unsettled}
     if plan.schedule == Schedule():
         labels = [f"task {task}" for task in range(plan.releases)]
         due = [

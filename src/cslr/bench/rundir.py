@@ -31,6 +31,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
@@ -42,7 +43,7 @@ from cslr.privacy.ledger import Ledger
 from cslr.privacy.receipts import Receipt
 from cslr.types import FloatArray
 
-__all__ = ["RunDirectory", "SeedDirectory", "read_trace"]
+__all__ = ["RunDirectory", "SeedDirectory", "read_config", "read_trace"]
 
 
 class RunDirectory:
@@ -222,6 +223,17 @@ def _writing(path: Path) -> Iterator[None]:
             "disk and repeat the command with the same --run-dir: it goes on where it stopped, and "
             "what was released is not paid for again"
         ) from error
+
+
+def read_config(run: Path) -> Config:
+    """The configuration of the run in a directory."""
+    file = run / "config.json"
+    if not file.is_file():
+        raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
+    try:
+        return Config.model_validate_json(file.read_bytes())
+    except (ValidationError, OSError):
+        raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None
 
 
 def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:

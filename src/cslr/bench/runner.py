@@ -64,7 +64,7 @@ def learn(
     """
     check_privacy(config)
     method = method_named(config.method)
-    plan = plan_of(config, study.stream)
+    plan = plan_of(config, len(study.stream.tasks), study.stream.cap)
     studies = [in_common(study, config, Seeds(seed)) for seed in config.seeds]
     populations = [
         population_of(config, own, seed) for own, seed in zip(studies, config.seeds, strict=True)

@@ -9,19 +9,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from cslr.bench.methods import method_named
-from cslr.bench.rundir import RunDirectory
+from cslr.bench.rundir import RunDirectory, read_config
 from cslr.config import Config, with_settings
-from cslr.errors import ConfigError, RunDirectoryError
+from cslr.errors import ConfigError
 
 __all__ = ["begin_upgrade", "upgraded_config"]
 
 
 def upgraded_config(run: Path, encoder: str) -> Config:
     """The configuration of the run at ``run``, from its last released task on with ``encoder``."""
-    config = _config(run)
+    config = read_config(run)
     if config.upgrade.after:
         raise ConfigError(f"{run} was upgraded before; a run can be upgraded once")
     if config.encoder == encoder:
@@ -63,13 +61,3 @@ def _releases(run: Path, seed: int) -> list[Path]:
     while (file := run / f"seed-{seed}" / f"task-{len(found)}.safetensors").is_file():
         found.append(file)
     return found
-
-
-def _config(run: Path) -> Config:
-    file = run / "config.json"
-    if not file.is_file():
-        raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
-    try:
-        return Config.model_validate_json(file.read_bytes())
-    except (ValidationError, OSError):
-        raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None

@@ -11,13 +11,9 @@ from rich.table import Table
 
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
 from cslr.privacy.ledger import Ledger
+from cslr.protocol.messages import messages_of
 
 __all__ = ["ledger_report", "print_ledger"]
-
-_WHY = {
-    "replay": "noised sum of the task's modes: the replay and every head made of it",
-    "head": "a head trained on raw rows",
-}
 
 
 def ledger_report(path: Path) -> dict[str, Any]:
@@ -42,6 +38,7 @@ def ledger_report(path: Path) -> dict[str, Any]:
             {
                 "label": charge.label,
                 "part": charge.part,
+                "message": messages_of(charge)[0].name,
                 "sigma": charge.sigma,
                 "q": charge.q,
                 "settled": number not in open_,
@@ -58,12 +55,12 @@ def print_ledger(report: dict[str, Any], console: Console) -> None:
         f"zero-out · δ = {report['delta']:g} · {report['path']}"
     )
     table = Table(title="Charges", title_justify="left")
-    for name in ("release", "σ", "q", "state", "why"):
+    for name in ("release", "σ", "q", "state", "what left a client"):
         table.add_column(name)
     for charge in report["charges"]:
         sigma = "none: ε = ∞" if charge["sigma"] is None else f"{charge['sigma']:.4g}"
         state = "settled" if charge["settled"] else "open"
-        table.add_row(charge["label"], sigma, f"{charge['q']:g}", state, _WHY[charge["part"]])
+        table.add_row(charge["label"], sigma, f"{charge['q']:g}", state, charge["message"])
     console.print(table)
     costs = Table(title="Spent", title_justify="left")
     costs.add_column("scope")

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from pydantic import ValidationError
 
 from cslr.bench.predict import Model
-from cslr.bench.rundir import read_trace
+from cslr.bench.rundir import read_config, read_trace
 from cslr.bench.sealed import open_arrays
 from cslr.config import Config
 from cslr.errors import ConfigError, RunDirectoryError
@@ -144,11 +143,7 @@ class KeptRun:
 def load_run(path: Path) -> KeptRun:
     """The finished run in a directory; refused if it kept no replay."""
     model = Model.load(path)
-    file, trace = path / "config.json", path / "trace.jsonl"
-    try:
-        config = Config.model_validate_json(file.read_bytes())
-    except (ValidationError, OSError):
-        raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None
+    config, trace = read_config(path), path / "trace.jsonl"
     if config.replay.coordinates != "projection":
         raise ConfigError(
             f"{path} is in coordinates that several encoders share; quality is judged where all "
