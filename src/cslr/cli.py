@@ -313,7 +313,7 @@ def predict_command(
     task: Annotated[str | None, typer.Option(help="Answer with labels of this task only.")] = None,
     seed: Annotated[int | None, typer.Option(help="Whose head. \\[the first seed's]")] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="An encoder that clients ran. \\[the reference]")
+        str | None, typer.Option(help="One that clients ran, with its own head. \\[the reference]")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a text instead.")

@@ -98,7 +98,7 @@ def test_stand_ins_with_different_names_differ():
     "name", ["", "rotate", "cut-", "cut-0", "cut-a", "noisy-", "noisy--1", "cut-8 ", "rotated-2"]
 )
 def test_a_stand_in_that_does_not_exist_is_refused_with_those_that_do(name):
-    with pytest.raises(EncoderError, match="rotated, cut-K or noisy-S"):
+    with pytest.raises(EncoderError, match="rotated, cut-K, noisy-S or layer-N"):
         derived(Words(), name)
 
 

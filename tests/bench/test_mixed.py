@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from cslr.bench.mixed import encoder_of, in_common, translations
 from cslr.bench.own import overlapping
@@ -317,3 +318,56 @@ def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
     assert [row["after"] for row in rows] == [0, 1, 2]
     (cost,) = (line for line in directory.trace if line["kind"] == "cost")
     assert cost["releases"] == (2 if release == "sum" else 4)
+
+
+# -- heads of single encoders ----------------------------------------------------------------------
+
+SMALL_HEAD = {
+    "yardsticks": False,
+    "replay.dimension": D,
+    "head.hidden": 12,
+    "head.samples": 50,
+    "head.passes": 4,
+    "privacy.epsilon": 50.0,
+}
+
+
+def rows_of_run(directory: RunDirectory, method: str = "cslr") -> list[dict]:
+    return [
+        line for line in directory.trace if (line["kind"], line.get("method")) == ("row", method)
+    ]
+
+
+def test_every_encoder_of_clients_gets_a_head_that_reads_its_own_embeddings(tmp_path):
+    """As wide as the encoder; the reference's own is the common head."""
+    config = config_of("mapped", "minilm", "turned", "cut", **SMALL_HEAD)
+    directory = RunDirectory(tmp_path / "run", config)
+    run(config, MIXED, directory, lambda *_: None)
+    place = directory.path / "seed-13"
+    heads = [
+        load_file(place / f"{name}.safetensors") for name in ("head", "head-0", "head-1", "head-2")
+    ]
+    assert [len(head["weights1"]) for head in heads] == [D, D, D, SMALL]
+    np.testing.assert_array_equal(heads[1]["weights1"], heads[0]["weights1"])
+    assert not np.array_equal(heads[2]["weights1"], heads[0]["weights1"])
+    assert all(0 <= row["more"]["own_heads"] <= 1 for row in rows_of_run(directory))
+
+
+def test_the_head_of_a_turned_encoder_answers_as_the_common_one_does(tmp_path):
+    """A rotation loses nothing, so all heads find the same rule and the scores are the same."""
+    config = config_of("mapped", "minilm", "turned", **SMALL_HEAD)
+    directory = RunDirectory(tmp_path / "run", config)
+    run(config, mixed("minilm", "turned"), directory, lambda *_: None)
+    last = rows_of_run(directory)[-1]
+    assert last["more"]["own_heads"] == pytest.approx(np.mean(last["scores"]), abs=0.06)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"head.kind": "federated", "head.rounds": 1}, {"replay.second_moments": "diagonal"}]
+)
+def test_where_nothing_can_be_lifted_there_is_the_common_head_alone(changed, tmp_path):
+    config = config_of("mapped", "minilm", "cut", **SMALL_HEAD | changed)
+    directory = RunDirectory(tmp_path / "run", config)
+    run(config, mixed("minilm", "cut"), directory, lambda *_: None)
+    assert not list(directory.path.glob("seed-13/head-*"))
+    assert "own_heads" not in rows_of_run(directory)[-1]["more"]

@@ -218,17 +218,37 @@ def test_a_damaged_or_foreign_head_is_named(copy, finished):
     refused(copy, RunDirectoryError, "head.safetensors is missing or damaged")
 
 
-def test_a_head_in_common_coordinates_answers_every_clients_encoder(finished):
+def test_every_clients_encoder_is_answered_by_its_own_head_or_by_the_common_one(finished, tmp_path):
     """A noted score is the mean over encoders, so asking with each must give that mean."""
     stream, others = load_stream("clinic", None), ["minilm", "minilm+cut-64"]
     mixed = {"encoders": others, "replay.coordinates": "relative", "replay.anchors": 60}
-    place = finished("clinic", **mixed)
+    place = Path(shutil.copytree(finished("clinic", **mixed), tmp_path / "mixed"))
     names = np.array([stream.labels[label].name for label in stream.test.labels])
-    right = []
-    for encoder in others:
-        answers = load_predictor(place, encoder=encoder).answers(stream.test.texts)
-        right.append(names == [answer.choices[0].label for answer in answers])
-    noted = last_row(place, stream)["scores"]
-    mean = [np.mean([each[stream.test.tasks == task] for each in right]) for task in range(4)]
-    assert mean == pytest.approx(noted)
+
+    def by_task() -> list[np.floating]:
+        right = []
+        for encoder in others:
+            answers = load_predictor(place, encoder=encoder).answers(stream.test.texts)
+            right.append(names == [answer.choices[0].label for answer in answers])
+        return [np.mean([each[stream.test.tasks == task] for each in right]) for task in range(4)]
+
+    noted = last_row(place, stream)
+    assert np.mean(by_task()) == pytest.approx(noted["more"]["own_heads"])
+    for number in range(2):
+        (place / "seed-13" / f"head-{number}.safetensors").unlink()  # as in an older run
+    assert by_task() == pytest.approx(noted["scores"])
     refused(place, ConfigError, "no client ran 'mpnet'", encoder="mpnet")
+
+
+def test_a_damaged_head_of_an_encoder_is_named(finished, tmp_path):
+    mixed = {"encoders": ["minilm", "minilm+rotated"], "replay.coordinates": "mapped"}
+    place = Path(shutil.copytree(finished("clinic", **mixed), tmp_path / "mixed"))
+    shutil.copy(
+        place / "seed-13" / "translations.safetensors", place / "seed-13" / "head-1.safetensors"
+    )
+    refused(
+        place,
+        RunDirectoryError,
+        "head-1.safetensors is missing or damaged",
+        encoder="minilm+rotated",
+    )

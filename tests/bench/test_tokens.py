@@ -606,6 +606,7 @@ WARM = """
 import sys
 from pathlib import Path
 from cslr.bench.cache import EmbeddingCache
+from cslr.bench.encoders import load_encoder
 from cslr.bench.tokens import embed_words, load_token_encoder
 
 encoder = load_token_encoder("minilm")
@@ -628,3 +629,25 @@ def test_a_run_from_a_warm_cache_imports_no_torch(minilm: TokenEncoder, tmp_path
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# -- texts as means of their words -----------------------------------------------------------------
+
+
+@needs_text
+def test_another_layer_is_an_encoder_of_texts(tiny: Path) -> None:
+    """Called MODEL+layerN: the mean of a text's words, punctuation among them, of unit length."""
+    encoder = load_encoder(f"{tiny}+layer1")
+    words = load_token_encoder(str(tiny), 1).encode(["the cat , sat", "a dog"])
+    z = encoder.encode(["the cat,  sat", "a dog"])
+    expected = np.stack([words.z[:4].sum(axis=0), words.z[4:].sum(axis=0)])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(z, expected, atol=1e-6)
+    assert encoder.dimension == z.shape[1]
+    assert len({encoder.id, load_encoder(f"{tiny}+layer-1").id, load_encoder(str(tiny)).id}) == 3
+
+
+@needs_text
+def test_a_layer_that_is_not_there_is_refused(tiny: Path) -> None:
+    with pytest.raises(EncoderError, match="no layer 99"):
+        load_encoder(f"{tiny}+layer99")

@@ -1,4 +1,4 @@
-"""Releases that are read in another encoder's space: where means go, and how loud noise gets."""
+"""Releases and replays in another encoder's space: where means go, and how loud noise gets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cslr.errors import ConfigError
-from cslr.protocol.carry import Passage, carried, passage, raw_passage
+from cslr.protocol.carry import Passage, carried, lifted, passage, raw_passage
 from cslr.protocol.coordinates import Affine, fit_map
 from cslr.protocol.public import PublicSpace, build_space, declare_modes
 from cslr.protocol.step4_aggregate.contribution import Statistics
@@ -74,8 +74,8 @@ def test_where_fewer_directions_are_released_the_others_stand_at_their_public_mi
     way = passage(old, new, between)
     assert way.matrix.shape == (R, 12)
     x = np.random.default_rng(3).normal(size=(5, R))
-    lifted = old.lift(np.hstack([x, np.zeros((5, D - R))]))  # what is not released is 0
-    np.testing.assert_allclose(x @ way.matrix + way.offset, new.into(lifted @ turn), atol=1e-9)
+    z = old.lift(np.hstack([x, np.zeros((5, D - R))]))  # what is not released is 0
+    np.testing.assert_allclose(x @ way.matrix + way.offset, new.into(z @ turn), atol=1e-9)
 
 
 def test_a_rotation_keeps_what_was_released(corpus, turn):
@@ -163,3 +163,30 @@ def test_numbers_without_their_meaning_end_up_somewhere_else(corpus, turn):
     way = raw_passage(old, new)
     x = np.random.default_rng(8).normal(size=(3, R))
     np.testing.assert_array_equal(x @ way.matrix + way.offset, np.hstack([x, np.zeros((3, 4))]))
+
+
+# -- the replay ------------------------------------------------------------------------------------
+
+
+def replay_in(space: PublicSpace, z: np.ndarray, release: TaskRelease):
+    modes = declare_modes(space, z, z[:LABELS], 1, "labels", Seeds(1).at("prototypes"))
+    return estimate_replay([release], modes, space, Family("classification", LABELS))
+
+
+def test_a_lifted_replay_has_its_means_where_the_map_says_and_nothing_else_changed(corpus, turn):
+    old, new = space_of(corpus, "old", D), space_of(corpus @ turn, "new", D)
+    texts = [corpus[40 * k : 40 * (k + 1)].mean(axis=0) for k in range(LABELS)]
+    replay = replay_in(old, corpus, release_of(old.into(np.stack(texts))))
+    found = lifted(replay, passage(old, new, Affine(turn, np.zeros(D))))
+    for mine, theirs in ((replay.mean, found.mean), (replay.centre, found.centre)):
+        np.testing.assert_allclose(new.lift(theirs), old.lift(mine) @ turn, atol=1e-9)
+    for name in ("weights", "relative", "labels", "tasks", "targets", "known"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(replay, name))
+
+
+def test_a_replay_with_variances_of_single_directions_is_not_lifted(corpus, turn):
+    old, new = space_of(corpus, "old"), space_of(corpus @ turn, "new")
+    means = old.into(corpus[:LABELS])
+    replay = replay_in(old, corpus, release_of(means, seconds=R))
+    with pytest.raises(ConfigError, match="shared"):
+        lifted(replay, passage(old, new, Affine(turn, np.zeros(D))))

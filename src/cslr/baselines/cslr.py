@@ -15,14 +15,14 @@ import numpy as np
 
 from cslr.baselines.alignment import Alignment, align, summary
 from cslr.baselines.federated import ROUNDS, federated_stage
-from cslr.baselines.setting import Earlier, Learnt, Method, Setting, Stages, learnt_by
+from cslr.baselines.setting import Earlier, Learnt, Method, Setting, Stages, View, learnt_by
 from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.privacy.plan import Schedule
 from cslr.privacy.values import Released
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.bounds import with_bound
-from cslr.protocol.carry import carried, passage, raw_passage
+from cslr.protocol.carry import carried, lifted, passage, raw_passage
 from cslr.protocol.head import Head
 from cslr.protocol.public import PublicSpace, build_space, declare_modes
 from cslr.protocol.round import BLOCKS, one_round, replay_of, request_for
@@ -32,7 +32,7 @@ from cslr.protocol.step5_rehearse import rehearse
 from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
-__all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
+__all__ = ["METHOD", "agree", "own_head", "prior_head", "rehearsed", "replay_method"]
 
 CANDIDATES: Final = 32
 """V: public means of each label that clients vote among, where means are selected."""
@@ -47,14 +47,7 @@ def agree(setting: Setting) -> Agreement:
             f"replay.anchors = {replay.anchors} is more than the {len(setting.public)} public "
             "sentences; ask for fewer (--anchor-count)"
         )
-    space = _space(
-        _Public(setting.public),
-        setting.encoder,
-        replay.directions,
-        replay.anchors,
-        seeds,
-        replay.anchor_kind,
-    )
+    space = _space_of(setting)
     pooled = replay.grouping == "pooled"
     topics = None if pooled or replay.prior != "labels" else setting.topics
     sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
@@ -85,6 +78,13 @@ def agree(setting: Setting) -> Agreement:
         clipping=replay.clipping or "joint",
     )
     return with_bound(agreement, setting.public, max(len(labels) for labels in setting.tasks))
+
+
+def _space_of(setting: Setting) -> PublicSpace:
+    replay = setting.replay
+    public, count = _Public(setting.public), replay.anchors
+    settings = (replay.directions, count, setting.seeds, replay.anchor_kind)
+    return _space(public, setting.encoder, *settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,19 +173,22 @@ def _replay(releases: Releases, agreement: Agreement) -> Replay | None:
 
 def rehearsed(setting: Setting, agreement: Agreement, releases: Releases) -> Head:
     """Lines 9 to 13 and step 5: everything from here on is post-processing."""
-    replay = replay_of(releases, agreement).value
+    return _rehearsed(setting, agreement.space, replay_of(releases, agreement).value, len(releases))
+
+
+def _rehearsed(setting: Setting, space: PublicSpace, replay: Replay, releases: int) -> Head:
     head = setting.initial_head()
     if not replay.heard.any():
         return head
     return rehearse(
         replay,
-        agreement.space,
+        space,
         setting.family,
         head,
         setting.head_settings,
         setting.head.samples,
         setting.head.passes,
-        setting.seeds.under("rehearse", len(releases)),
+        setting.seeds.under("rehearse", releases),
     )
 
 
@@ -206,12 +209,36 @@ def _learnt(
 ) -> Learnt:
     replay = replay_of(releases, agreement).value
     known = replay.heard
+    own: list[Head] = []
     if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
         known = known | setting.seen(len(releases))
     else:
         head = rehearsed(setting, agreement, releases)
+        if agreement.second_moments == "shared":
+            own = [own_head(view, agreement, releases, head) for view in setting.views]
     learnt = learnt_by(head, known, setting.family, replay=_arrays(replay, agreement))
-    return replace(learnt, diagnosis=diagnosis or {})
+    return replace(
+        learnt,
+        artefacts={
+            **learnt.artefacts,
+            **{f"head-{place}": vars(each) for place, each in enumerate(own)},
+        },
+        own=[learnt_by(each, known, setting.family).scores for each in own],
+        diagnosis=diagnosis or {},
+    )
+
+
+def own_head(view: View, agreement: Agreement, releases: Releases, common: Head) -> Head:
+    """A head for one of the encoders that clients run, from the replay as lifted into its space.
+
+    It is made as the head in common coordinates is, so every client with that encoder can make it.
+    """
+    if view.back is None:
+        return common
+    own = _space_of(view.setting)
+    way = passage(agreement.space, own, view.back)
+    replay = lifted(replay_of(releases, agreement).value, way)
+    return _rehearsed(view.setting, own, replay, len(releases))
 
 
 def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:

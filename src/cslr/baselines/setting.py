@@ -37,6 +37,7 @@ __all__ = [
     "Setting",
     "Stage",
     "Stages",
+    "View",
     "head_on_rows",
     "learnt_by",
 ]
@@ -53,6 +54,8 @@ class Learnt:
     """Arrays worth keeping with the run, by file and name."""
     personal: Sequence[tuple[int, Scorer]] = ()
     """(client, its own scorer), where every client has a model of its own."""
+    own: Sequence[Scorer] = ()
+    """One for each encoder that clients run, of that encoder's own embeddings."""
     diagnosis: Mapping[str, float] = field(default_factory=dict)
     """What the method measured about itself; not private, for studies."""
 
@@ -70,6 +73,16 @@ class Earlier:
     carry: Carry
     between: Affine
     """From that encoder's embeddings to this one's, fitted on public sentences."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What clients with one of several encoders see."""
+
+    setting: Setting
+    """The same with that encoder's embeddings of everything public."""
+    back: Affine | None
+    """From common coordinates to that encoder's embeddings; None: they are the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +107,8 @@ class Setting:
     keep: Keep
     """Where a released vector is made safe, and found again after an interruption."""
     earlier: Earlier | None = None
+    views: tuple[View, ...] = ()
+    """One for each encoder that clients run, where these are common coordinates."""
 
     @property
     def labels(self) -> int:
@@ -131,7 +146,7 @@ class Setting:
 
     def initial_head(self) -> Head:
         """The head every method of this seed begins with."""
-        width = self.population.z.shape[1]
+        width = self.public.shape[1]
         outputs, rng = self.family.outputs, self.seeds.at("initial head")
         return initial_head(width, outputs, self.head_settings, rng)
 

@@ -8,6 +8,7 @@ these change the coordinates of the first:
     noisy-S     a rotation, and S times a vector of unit length that follows from the text alone
 
 They are public functions of an embedding, so an embedding is cached once, as the first encoder's.
+Another layer of the same model (``minilm+layer-3``) is no such function: see ``WordMeans``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def derived(base: Encoder, name: str) -> Derived:
     """The stand-in called ``name``."""
     if not _NAME.fullmatch(name):
         raise EncoderError(
-            f"no stand-in {name!r}; give rotated, cut-K or noisy-S, as in 'minilm+cut-128'"
+            f"no stand-in {name!r}; give rotated, cut-K, noisy-S or layer-N, as in 'minilm+cut-128'"
         )
     kind, _, value = name.partition("-")
     d = base.dimension

@@ -8,10 +8,12 @@ at the first ``encode``; a run whose texts are all cached imports no torch.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -20,9 +22,13 @@ from cslr.bench.cache import EmbeddingCache
 from cslr.bench.derived import Derived, derived
 from cslr.bench.embedding import Recipe, embed_rows, unit_rows
 from cslr.bench.models import Source, find_model, load_model, model_id
+from cslr.bench.streams.words import spaced
+from cslr.bench.tokens import TokenEncoder, load_token_encoder
 from cslr.types import FloatArray
 
-__all__ = ["Encoder", "SentenceEncoder", "embed", "load_encoder"]
+__all__ = ["Encoder", "SentenceEncoder", "WordMeans", "embed", "load_encoder"]
+
+_LAYER: Final = re.compile(r"layer(-?\d+)")
 
 
 class Encoder(Protocol):
@@ -45,10 +51,14 @@ def load_encoder(name: str = "minilm") -> Encoder:
 
     ``"minilm"`` is all-MiniLM-L6-v2 and ``"mpnet"`` all-mpnet-base-v2 from installed packages, an
     existing directory is a model in sentence-transformers' layout, and ``org/name`` is fetched from
-    the hub at first use. ``minilm+rotated`` is a stand-in made of the first, see ``derived``.
+    the hub at first use. ``minilm+rotated`` is a stand-in made of the first, see ``derived``, and
+    so is ``minilm+layer-3``, the mean of a text's words in the third layer from the end.
     """
     base, plus, change = name.rpartition("+")
     if plus and not Path(name).expanduser().is_dir():
+        layer = _LAYER.fullmatch(change)
+        if layer is not None:
+            return WordMeans(load_token_encoder(base, int(layer[1])))
         return derived(load_encoder(base), change)
     source = find_model(name)
     return SentenceEncoder(source, id=model_id(source))
@@ -94,6 +104,29 @@ class SentenceEncoder:
     def _model(self) -> Any:
         kind = "a sentence-transformers model with safetensors weights"
         return load_model(self.source, "sentence_transformers", kind, _load)
+
+
+@dataclass(frozen=True)
+class WordMeans:
+    """A text as the mean of its words' vectors: another layer is another encoder."""
+
+    words: TokenEncoder
+
+    @property
+    def id(self) -> str:
+        """Weights, layer and what was done with the words."""
+        return f"{self.words.id}:mean-of-words"
+
+    @property
+    def dimension(self) -> int:
+        """d, the length of a vector."""
+        return self.words.dimension
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32, rows of unit norm, in the order of the texts."""
+        vectors = self.words.encode([spaced(text) for text in texts])
+        sums = np.add.reduceat(vectors.z, vectors.starts[:-1], axis=0)
+        return unit_rows(sums, np.arange(len(texts) + 1), self.id)
 
 
 def embed(

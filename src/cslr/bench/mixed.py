@@ -54,6 +54,7 @@ def in_common(study: Study, config: Config, seeds: Seeds) -> Study:
         others=(),
         encoders=len(own),
         translations=(reference, *others),
+        views=own,
     )
 
 

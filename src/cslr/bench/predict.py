@@ -1,4 +1,4 @@
-"""Answers about new texts from a finished run: its head, and the public facts beside it.
+"""Answers about new texts from a finished run: its heads, and the public facts beside them.
 
 A head is made of released values alone, so asking costs no ε; questions are stored nowhere.
 """
@@ -235,14 +235,19 @@ class Predictor:
 
 
 def load_predictor(run: Path, seed: int | None = None, encoder: str | None = None) -> Predictor:
-    """The head of a finished run: of its first seed, for its reference encoder, unless named."""
+    """A head of a finished run: of its first seed, for its reference encoder, unless named.
+
+    An encoder that clients ran has a head of its own, or else the common one behind its map.
+    """
     model = Model.load(run)
     if seed is not None and seed not in model.seeds:
         seeds = ", ".join(map(str, model.seeds))
         raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
     name, encoder_id = model.encoder_named(encoder)
     place = run / f"seed-{model.seeds[0] if seed is None else seed}"
-    path, ways = place / "head.safetensors", place / "translations.safetensors"
+    own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
+    path = next(filter(Path.is_file, own), place / "head.safetensors")
+    ways = place / "translations.safetensors"
     if model.method in ("majority", "zero-shot"):
         raise RunDirectoryError(
             f"{run} is a run of {model.method}, which learns no head to ask; use a run of cslr"
@@ -251,13 +256,25 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
         head = Head(**open_arrays(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         raise _damaged(path) from None
+    if path in own:
+        return Predictor(model, _checked(head, model, path), name, encoder_id)
     try:
         arrays = open_arrays(ways.read_bytes()) if ways.exists() else {}
     except (OSError, ValueError):
         raise _damaged(ways) from None
+    into = translation_from(arrays, encoder_id)
+    return Predictor(model, _checked(head, model, path), name, encoder_id, into)
+
+
+def _places(model: Model, encoder: str | None) -> list[int]:
+    """Where among the encoders of clients this one stands, if it does."""
+    return [number for number, name in enumerate(model.others) if name == encoder]
+
+
+def _checked(head: Head, model: Model, path: Path) -> Head:
     if head.bias2.shape != (Family(model.family, len(model.labels)).outputs,):
         raise _damaged(path)
-    return Predictor(model, head, name, encoder_id, translation_from(arrays, encoder_id))
+    return head
 
 
 def _entities(tags: IntArray, words: tuple[str, ...], labels: Sequence[str]) -> Iterator[Entity]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cslr.baselines.setting import Earlier, Setting
+from cslr.baselines.setting import Earlier, Setting, View
 from cslr.bench.holding import hold
 from cslr.bench.methods import method_named
 from cslr.bench.mixed import encoder_of
@@ -126,7 +126,28 @@ def setting_of(
         test_shares=_shares(study),
         keep=directory.seed(seed, ledger),
     )
-    return _upgraded(setting, config, study, seed) if own else setting
+    if not own:
+        return setting
+    return _upgraded(replace(setting, views=_views(setting, study)), config, study, seed)
+
+
+def _views(setting: Setting, study: Study) -> tuple[View, ...]:
+    """The public things as each encoder that clients run sees them."""
+    of_clients = study.translations[-len(study.views) :]
+    return tuple(
+        View(_seen_by(setting, view), translation.back)
+        for view, translation in zip(study.views, of_clients, strict=True)
+    )
+
+
+def _seen_by(setting: Setting, study: Study) -> Setting:
+    return replace(
+        setting,
+        label_texts=study.label_texts,
+        topics=study.topics,
+        public=study.public,
+        encoder=study.encoder,
+    )
 
 
 def _upgraded(setting: Setting, config: Config, study: Study, seed: int) -> Setting:
@@ -134,14 +155,7 @@ def _upgraded(setting: Setting, config: Config, study: Study, seed: int) -> Sett
     before = study.before
     if before is None:
         return setting
-    first = replace(
-        setting,
-        population=population_of(config, before, seed),
-        label_texts=before.label_texts,
-        topics=before.topics,
-        public=before.public,
-        encoder=before.encoder,
-    )
+    first = replace(_seen_by(setting, before), population=population_of(config, before, seed))
     between, _ = fit_map(before.public, study.public)
     earlier = Earlier(first, config.upgrade.after, config.upgrade.carry, between)
     return replace(setting, earlier=earlier)

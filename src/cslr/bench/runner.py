@@ -149,6 +149,8 @@ def _finish_row(
     more = dict(scored.more)
     if learnt.personal and after == len(setting.tasks):
         more["personal"] = _personal(study, setting, learnt, allowed, seen)
+    if learnt.own:
+        more["own_heads"] = _own_heads(study, learnt, allowed, seen, after)
     step: dict[str, object] = {"seed": seed, "method": method, "after": after}
     if learnt.diagnosis and directory.find(kind="diagnosis", **step) is None:
         measured = {name: _plain(value) for name, value in learnt.diagnosis.items()}
@@ -174,6 +176,17 @@ def _personal(
         held = np.unique(population.tasks[population.held[population.clients == client]])
         scored = _scored(study, Learnt(scorer), allowed, seen)
         means.append(float(np.nanmean(np.array(scored.tasks)[held])))
+    return float(np.mean(means))
+
+
+def _own_heads(
+    study: Study, learnt: Learnt, allowed: list[BoolArray], seen: BoolArray, after: int
+) -> float:
+    """The mean over encoders of each one's own head, on the tasks so far or, before any, on all."""
+    means = []
+    for view, scorer in zip(study.views, learnt.own, strict=True):
+        scored = _scored(view, Learnt(scorer), allowed, seen)
+        means.append(float(np.nanmean(scored.tasks[: after or None])))
     return float(np.mean(means))
 
 

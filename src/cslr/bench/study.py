@@ -64,6 +64,8 @@ class Study:
     """Encoders whose examples stand one after the other, in common coordinates."""
     translations: tuple[Translation, ...] = ()
     """Of the reference encoder and of those of clients, where these are common coordinates."""
+    views: tuple[Study, ...] = ()
+    """The same as ``others``, kept where these are common coordinates."""
     before: Study | None = None
     """The same stream as seen by the encoder that was in use before an upgrade."""
 

@@ -1,8 +1,10 @@
-"""A release made under one encoder, read in the space of another: post-processing, so free.
+"""What was released under one encoder, read in the space of another: post-processing, so free.
 
 A ridge map says what texts that one encoder places at z are expected to look like to the other, so
-it takes the mean of a mode to the mean of the same texts. The noise goes the same way, and grows or
-shrinks with the map.
+it takes the mean of a mode to the mean of the same texts.
+
+``carried`` moves a release, so that later ones can be read beside it; its noise goes the same way
+and grows or shrinks with the map. ``lifted`` moves the replay that was made of releases already.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import numpy as np
 from cslr.errors import ConfigError
 from cslr.protocol.coordinates import Affine
 from cslr.protocol.public import PublicSpace
-from cslr.protocol.step4_aggregate.estimate import TaskRelease
+from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
 from cslr.types import FloatArray
 
-__all__ = ["Carry", "Passage", "carried", "passage", "raw_passage"]
+__all__ = ["Carry", "Passage", "carried", "lifted", "passage", "raw_passage"]
 
 Carry = Literal["mapped", "dropped", "raw"]
 """What becomes of earlier releases: taken along by the map; left behind; or, to show what that
@@ -77,4 +79,17 @@ def carried(release: TaskRelease, way: Passage) -> TaskRelease:
         sums=replace(release.sums, offset=release.sums.offset @ way.matrix),
         noise=replace(release.noise, offset=release.noise.offset * way.loudness),
         elected=elected,
+    )
+
+
+def lifted(replay: Replay, way: Passage) -> Replay:
+    """Q_{1:t} over the directions of the new space; modes keep weights, targets and scales."""
+    if replay.covariance is not None or replay.relative.shape[1] > 1:
+        raise ConfigError(
+            "only replay.second_moments = 'shared' can be lifted into another encoder's space"
+        )
+    return replace(
+        replay,
+        mean=replay.mean @ way.matrix + way.offset,
+        centre=replay.centre @ way.matrix + way.offset,
     )

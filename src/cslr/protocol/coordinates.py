@@ -41,6 +41,9 @@ _HELD_OUT: Final = 5
 """One public sentence in so many is left out of a map: it chooses the ridge, shows the error."""
 _RIDGES: Final = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridges tried, as shares of the mean variance of the source."""
+_STEADY: Final = 1.0
+"""The ridge of the way back from similarities. In most directions these hardly vary over sentences,
+and what a mean of the replay has there would be blown up by the ridge that suits sentences best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,7 @@ class Translation:
     """None: the embeddings are the common coordinates."""
     back: Affine | None
     error: float
-    """Held-out share of the variance of public sentences that ``back`` after ``into`` loses, or
+    """Held-out share of the variance of public sentences that no way back from ``into`` finds, or
     for ``mapped`` that ``into`` misses of the reference."""
 
     def common(self, z: FloatArray) -> FloatArray:
@@ -133,7 +136,9 @@ def relative(own: PublicEmbeddings, anchors: IntArray) -> Translation:
     scale = np.maximum(similarity.std(axis=0), 1e-12)
     middle = similarity.mean(axis=0)
     into = Affine(directions / scale, -(centre @ directions + middle) / scale)
-    back, error = fit_map(into(own.z), own.z)
+    common = into(own.z)
+    _, error = fit_map(common, own.z)
+    back = _ridge(common, own.z, _STEADY)
     return Translation(own.encoder, own.corpus, into, back, error)
 
 

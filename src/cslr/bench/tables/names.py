@@ -27,6 +27,7 @@ _MEASURES: Final = {
     "bwt": Measure("BWT, %"),
     "fwt": Measure("FWT, %"),
     "personal": Measure("own tasks, %"),
+    "own_heads": Measure("AA of encoders' own heads, %"),
     "epsilon": Measure("end-to-end ε, roster", 2, varies=False),
     "epsilon_public": Measure("end-to-end ε, public", 2, varies=False),
     "replay_epsilon": Measure("replay ε, roster", 2, varies=False),
