@@ -332,6 +332,33 @@ def test_other_families_say_what_they_are_measured_by(cslr, stream, metric, more
     assert json.loads(out)["text"] == "The [red] bins"
 
 
+@pytest.mark.parametrize(
+    ("settings", "words", "measure"),
+    [
+        (["--method", "fedta"], "own tasks", "personal"),
+        (
+            [
+                "--set",
+                'encoders=["minilm", "minilm+rotated"]',
+                "--set",
+                "replay.coordinates=mapped",
+            ],
+            "encoders' own heads",
+            "own_heads",
+        ),
+    ],
+)
+def test_what_only_the_method_is_measured_by_is_shown_beside_its_yardsticks(
+    cslr, settings, words, measure
+):
+    Path("small.toml").write_text(SMALL)
+    arguments = ["run", "small.toml", "--run-dir", "here", *settings]
+    code, out, err = cslr(*arguments)
+    assert code == 0, err
+    assert words in out
+    assert 0 <= result_of(cslr(*arguments, "--json"))["more"][measure] <= 100
+
+
 def test_a_run_is_asked_from_the_command_line(finished, cslr, tmp_path, monkeypatch):
     code, out, _ = cslr("predict", str(finished), "--text", "My knee is stiff and swollen [now].")
     assert code == 0

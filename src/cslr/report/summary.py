@@ -18,7 +18,13 @@ __all__ = ["print_summary"]
 
 _COSTS = {"nothing": ", ε = 0", "privately": "", "openly": ", ε = ∞"}
 
-_MEASURES = {"exact_match": "exact", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
+_MEASURES = {
+    "exact_match": "exact",
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "personal": "own tasks",
+    "own_heads": "encoders' own heads",
+}
 
 _MOST_COLUMNS = 6
 """Labels that fit beside each other; more stand below each other."""
@@ -123,14 +129,14 @@ def _methods(result: Result) -> RenderableType:
 
 
 def _more(result: Result) -> RenderableType:
-    """What else the family is measured by, means over seeds."""
+    """What else the family or the method is measured by, means over seeds."""
     measures = list(result.main.more)
     table = Table()
     table.add_column("method")
     for measure in measures:
         table.add_column(_MEASURES.get(measure, measure), justify="right")
     for name, figures in _in_order(result).items():
-        means = [float(figures.more[measure].mean()) for measure in measures]
+        means = [float(np.mean(figures.more.get(measure, math.nan))) for measure in measures]
         cells = [_cell(value, unseen=False) for value in means]
         table.add_row(name, *cells, style=_style(result, name))
     return _titled("Over all tasks at the end (%)", table)
