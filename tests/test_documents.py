@@ -32,7 +32,7 @@ from cslr.numerics.mixture import Mixture
 from cslr.privacy.accounting import gaussian_epsilon
 from cslr.protocol.step3_match import MATCHERS, match
 from cslr.protocol.step4_aggregate.effects import USUAL
-from cslr.protocol.step5_rehearse import OVERLAP
+from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED
 from cslr.protocol.targets import Family
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -397,6 +397,7 @@ def test_the_map_of_the_algorithm_states_the_families_and_usual_scales():
     parts = {"all": "o", "task": "o_t", "label": "c_k", "own": "e_m", "sub": "s_m"}
     assert usual == {parts[name]: scale for name, scale in USUAL.items()}
     assert f"`OVERLAP` = {OVERLAP:g} " in page
+    assert f"`TRUSTED` = {TRUSTED:g}" in page
 
 
 def test_links_between_documents_lead_somewhere():

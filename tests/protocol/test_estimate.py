@@ -119,6 +119,19 @@ def test_more_noise_means_less_trust(space, by_texts, read):
     assert moved[-1] < 0.5 * moved[0]
 
 
+def test_trust_says_how_far_noise_lets_a_mean_be_known(space, by_texts, read):
+    def trust(noise: Noise, weight: float = 100.0):
+        release = released(by_texts, range(2), offsets_like(space, 2), noise, weight=weight)
+        return read(by_texts, release).trust
+
+    np.testing.assert_allclose(trust(SILENT), [1, 1, 0, 0])  # two labels are not released yet
+    found = [trust(Noise(0.0, noise, 0.0, 0.0))[0] for noise in (0.1, 3.0, 30.0, 1e6)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0.9
+    assert found[-1] < 1e-3
+    assert trust(Noise(0.0, 3.0, 0.0, 0.0), weight=1e4)[0] > found[1]
+
+
 def test_more_clients_mean_more_trust(space, by_texts, read):
     offsets, noise = offsets_like(space, 4), Noise(0.0, 20.0, 20.0, 20.0)
     moved = [

@@ -142,6 +142,14 @@ def test_a_mode_has_the_axes_of_a_topic_and_the_size_of_the_corpus(world):
     assert np.ptp(np.log(widths[0])) <= np.ptp(np.log(widths[1]))
 
 
+def test_a_type_of_words_has_the_axes_and_the_size_of_the_whole_corpus(world):
+    space = world.space()
+    whole = space.within + np.diag(space.between)
+    np.testing.assert_allclose(space.whole_shape @ whole, whole @ space.whole_shape, atol=1e-12)
+    assert np.trace(space.whole_shape) == pytest.approx(np.trace(whole))
+    assert np.abs(space.whole_shape - space.shape).max() > 1e-3
+
+
 @pytest.mark.parametrize("sub_modes", [1, 2])
 def test_without_a_prior_all_labels_share_prototypes_of_the_whole_corpus(world, sub_modes):
     space = world.space()

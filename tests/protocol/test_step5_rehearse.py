@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from cslr.protocol.head import HeadSettings, initial_head
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.step5_rehearse import OVERLAP, Sampler, rehearse
+from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED, Sampler, rehearse
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
@@ -26,6 +26,7 @@ def replay_at(
     family=FOUR,
     centre=None,
     tasks=None,
+    trust=0.0,
 ) -> Replay:
     """Modes at these means; without ``tasks`` none was released yet."""
     count = len(means)
@@ -42,6 +43,7 @@ def replay_at(
         targets=family.usual[labels],
         covariance=None,
         known=np.ones(count, dtype=bool),
+        trust=np.broadcast_to(trust, count),
         floored=0.0,
     )
 
@@ -110,6 +112,34 @@ def test_modes_without_a_task_keep_their_direction_and_stand_at_one_distance(
         centred = sampler.mean[label] - space.centre
         distance = np.sqrt(centred @ np.linalg.solve(covariance(sampler, label), centred))
         assert distance == pytest.approx(OVERLAP, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("trust", "expected"), [(0.0, OVERLAP), (0.5, (OVERLAP + TRUSTED) / 2), (1.0, TRUSTED)]
+)
+def test_types_of_words_stand_farther_apart_the_better_they_are_known(
+    world, space, trust, expected
+):
+    """In standard deviations of samples that spread as all public words do."""
+    replay = replay_at(means_of(world, space), trust=trust)
+    sampler = Sampler.of(replay, space, of_words=True)
+    spread = space.basis @ space.whole_shape @ space.basis.T
+    np.testing.assert_allclose(covariance(sampler, 0), spread, atol=1e-5)
+    for label in range(4):
+        centred = sampler.mean[label] - space.centre
+        distance = np.sqrt(centred @ np.linalg.solve(covariance(sampler, label), centred))
+        assert distance == pytest.approx(expected, rel=1e-3)
+    plain = Sampler.of(replay, space)  # texts do not care
+    np.testing.assert_array_equal(plain.mean, Sampler.of(replay_at(replay.mean), space).mean)
+
+
+def test_the_types_of_a_task_stand_apart_by_their_common_trust(world, space):
+    """One of them alone must not be moved: lengths within a task keep their proportions."""
+    means = means_of(world, space)
+    together = replay_at(means, tasks=[0, 0, 1, 1], trust=[0.6, 0.8, 0.5, 0.5])
+    equal = replay_at(means, tasks=[0, 0, 1, 1], trust=[0.5**0.5, 0.5**0.5, 0.5, 0.5])
+    one, other = (Sampler.of(each, space, of_words=True) for each in (together, equal))
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)
 
 
 def test_samples_spread_as_widely_as_public_sentences(sampler, space):

@@ -63,15 +63,20 @@ class PublicSpace:
     @cached_property
     def shape(self) -> FloatArray:
         """(d, d) covariance of a mode in this basis: within-topic, tempered, of public size."""
-        return self._shape(SHAPE_POWER)
+        return self._shape(self.within, SHAPE_POWER)
+
+    @cached_property
+    def whole_shape(self) -> FloatArray:
+        """The same for modes that are about words of any topic: of all there is, tempered."""
+        return self._shape(self.within + np.diag(self.between), SHAPE_POWER)
 
     @cached_property
     def plain_shape(self) -> FloatArray:
         """The same, not tempered: as a mode's texts are expected to lie."""
-        return self._shape(1.0)
+        return self._shape(self.within, 1.0)
 
-    def _shape(self, power: float) -> FloatArray:
-        values, vectors = np.linalg.eigh(self.within)
+    def _shape(self, covariance: FloatArray, power: float) -> FloatArray:
+        values, vectors = np.linalg.eigh(covariance)
         values = np.maximum(values, 1e-3 * values.max()) ** power
         values *= (self.between.sum() + np.trace(self.within)) / values.sum()
         shape: FloatArray = (vectors * values) @ vectors.T

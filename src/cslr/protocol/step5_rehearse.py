@@ -24,6 +24,12 @@ __all__ = ["Sampler", "rehearse"]
 OVERLAP: Final = 1.0
 """Root mean square distance of a task's modes from what they are told apart around, in standard
 deviations of their samples."""
+TRUSTED: Final = 3.0
+"""The same where one label is met far more often than the others (O) and means are fully trusted.
+
+Distance is evidence, and a rare label needs evidence against how rare it is: at one standard
+deviation the frequent one wins nearly always. How much there is depends on how well means are
+known, so it grows from ``OVERLAP`` to this with the replay's ``trust``."""
 POOLED_RATE: Final = 1e-3
 POOLED_PASSES: Final = 5
 """Least step size and more passes where modes are about several labels."""
@@ -42,7 +48,7 @@ def rehearse(
     seeds: Seeds,
 ) -> Head:
     """A head trained on ``passes`` fresh draws of the replay, from the best linear rule on."""
-    sampler = Sampler.of(replay, space)
+    sampler = Sampler.of(replay, space, of_words=family.name == "tagging")
     start = sampler.linear_start(start, family)
 
     def draws() -> Iterator[Batch]:
@@ -86,20 +92,26 @@ class Sampler:
     centre: FloatArray  # (d,)
 
     @classmethod
-    def of(cls, replay: Replay, space: PublicSpace, among_texts: bool = False) -> Sampler:
+    def of(
+        cls, replay: Replay, space: PublicSpace, among_texts: bool = False, of_words: bool = False
+    ) -> Sampler:
         """The sampler of a replay in a public space.
 
         among_texts: whether the samples will be mixed with real embeddings. They then have to lie
         as real ones do, or a head would tell replay from text instead of label from label.
+        of_words: whether modes are types of words, which may be about any topic, beside O.
         """
         d, r = len(space.centre), replay.mean.shape[1]
-        values, vectors = np.linalg.eigh(space.plain_shape if among_texts else space.shape)
+        shape = space.whole_shape if of_words else space.shape
+        values, vectors = np.linalg.eigh(space.plain_shape if among_texts else shape)
         whitening = (vectors / np.sqrt(values)) @ vectors.T
         contrast, centre = np.zeros((2, len(replay.mean), d))
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
         middles = _middles(contrast @ whitening, replay)
         distance = _by_task(np.linalg.norm(middles, axis=1), replay.tasks)
-        apart = np.ones_like(distance) if among_texts else OVERLAP / np.maximum(distance, 1e-12)
+        trust = _by_task(replay.trust, replay.tasks) if of_words else 0.0
+        wanted = OVERLAP + (TRUSTED - OVERLAP) * trust
+        apart = np.ones_like(distance) if among_texts else wanted / np.maximum(distance, 1e-12)
         coordinates = centre + contrast * apart[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
         relative[:, :r] = replay.relative
@@ -236,12 +248,12 @@ def _middles(contrast: FloatArray, replay: Replay) -> FloatArray:
     return middles
 
 
-def _by_task(distance: FloatArray, tasks: IntArray) -> FloatArray:
-    """(K,) the root mean square distance of the modes of each one's task.
+def _by_task(values: FloatArray, tasks: IntArray) -> FloatArray:
+    """(K,) the root mean square of the values (K,) of each mode's task.
 
     Labels without a task stand alone.
     """
-    squares = np.square(distance)
+    squares = np.square(values)
     for task in np.unique(tasks[tasks >= 0]):
         squares[tasks == task] = squares[tasks == task].mean()
     return np.sqrt(squares)

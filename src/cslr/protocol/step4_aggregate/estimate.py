@@ -101,6 +101,7 @@ class Replay:
     targets: FloatArray  # (K, outputs)
     covariance: FloatArray | None  # (K, r, r) where whole second moments were released
     known: BoolArray  # (K,) whether the mode was released, or stands on its prior alone
+    trust: FloatArray  # (K,) from 0, the prior alone, to 1: how far noise lets a mean be known
     floored: float
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
 
@@ -111,7 +112,10 @@ class Replay:
             self,
             **{
                 name: getattr(self, name)[known]
-                for name in ("weights", "mean", "centre", "relative", "labels", "tasks", "targets")
+                for name in (
+                    *("weights", "mean", "centre", "relative", "labels", "tasks", "targets"),
+                    "trust",
+                )
             },
             covariance=None if self.covariance is None else self.covariance[known],
             known=known[known],
@@ -177,6 +181,7 @@ def estimate_replay(
         targets=_targets(sums, modes, family),
         covariance=covariance,
         known=known,
+        trust=_trust(sums.variance, space),
         floored=floored,
     )
 
@@ -223,6 +228,13 @@ def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
     prior = modes.prototypes.mean[sums.modes]
     effects = _effects(sums.tasks, modes.labels[sums.modes], space.between[: space.dimension])
     return posterior_means(sums.observed, sums.variance, prior, effects)
+
+
+def _trust(variance: FloatArray, space: PublicSpace) -> FloatArray:
+    """(K,) share of what a mode usually has of its own that is seen beyond noise ``variance``."""
+    own = USUAL["own"] * space.between[: space.dimension]
+    trust: FloatArray = (own**2 / (own + variance[:, None])).sum(axis=1) / own.sum()
+    return trust
 
 
 def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
