@@ -208,6 +208,8 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(cslr, cach
         command,
         env={**os.environ, "CSLR_CACHE_DIR": str(cache)},
         start_new_session=True,
+        # Tests that run in the background of a shell have it ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
