@@ -43,7 +43,7 @@ def place() -> Iterator[Path]:
         yield Path(directory)
 
 
-def test_ten_thousand_rounds_leave_an_exact_ledger_and_flat_memory(place: Path, card: Card):
+def test_ten_thousand_rounds_leave_an_exact_ledger_and_nothing_beside_it(place: Path, card: Card):
     """Charge, release and settle, enforced, in files.
 
     Memory: the records themselves stay in memory, so growth may follow the file. Beyond one and a

@@ -41,10 +41,9 @@ ignores what is publicly known about the shape of a class."""
 
 @dataclass(frozen=True)
 class PublicSpace:
-    """One encoder's coordinates; ``coordinates = "projection"``.
+    """One encoder's coordinates, or common ones: clients with other encoders are translated first.
 
-    Clients with other encoders will enter here: what follows only ever asks for ``into``,
-    ``lift``, ``between``, ``within`` and ``anchors``.
+    What follows only ever asks for ``into``, ``lift``, ``between``, ``within`` and ``anchors``.
     """
 
     encoder: str
