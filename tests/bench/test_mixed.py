@@ -371,3 +371,19 @@ def test_where_nothing_can_be_lifted_there_is_the_common_head_alone(changed, tmp
     run(config, mixed("minilm", "cut"), directory, lambda *_: None)
     assert not list(directory.path.glob("seed-13/head-*"))
     assert "own_heads" not in rows_of_run(directory)[-1]["more"]
+
+
+def test_without_test_rows_nothing_is_said_about_own_heads(tmp_path):
+    none = rows_of(0, "test")
+
+    def blind(study: Study) -> Study:
+        stream = replace(study.stream, test=none)
+        return replace(study, stream=stream, test=examples(study.test.z[:0], none))
+
+    study = blind(replace(mixed("minilm", "turned"), others=()))
+    study = replace(study, others=tuple(map(blind, mixed("minilm", "turned").others)))
+    config = config_of("mapped", "minilm", "turned", **SMALL_HEAD)
+    directory = RunDirectory(tmp_path / "run", config)
+    run(config, study, directory, lambda *_: None)
+    assert all("own_heads" not in row["more"] for row in rows_of_run(directory))
+    assert (directory.path / "seed-13" / "head-1.safetensors").exists()

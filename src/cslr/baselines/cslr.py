@@ -32,7 +32,7 @@ from cslr.protocol.step5_rehearse import rehearse
 from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
-__all__ = ["METHOD", "agree", "own_head", "prior_head", "rehearsed", "replay_method"]
+__all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
 
 CANDIDATES: Final = 32
 """V: public means of each label that clients vote among, where means are selected."""
@@ -213,9 +213,10 @@ def _learnt(
     if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
         known = known | setting.seen(len(releases))
     else:
-        head = rehearsed(setting, agreement, releases)
+        head = _rehearsed(setting, agreement.space, replay, len(releases))
         if agreement.second_moments == "shared":
-            own = [own_head(view, agreement, releases, head) for view in setting.views]
+            told = (agreement.space, replay, len(releases), head)
+            own = [_own_head(view, *told) for view in setting.views]
     learnt = learnt_by(head, known, setting.family, replay=_arrays(replay, agreement))
     return replace(
         learnt,
@@ -228,7 +229,7 @@ def _learnt(
     )
 
 
-def own_head(view: View, agreement: Agreement, releases: Releases, common: Head) -> Head:
+def _own_head(view: View, space: PublicSpace, replay: Replay, releases: int, common: Head) -> Head:
     """A head for one of the encoders that clients run, from the replay as lifted into its space.
 
     It is made as the head in common coordinates is, so every client with that encoder can make it.
@@ -236,9 +237,8 @@ def own_head(view: View, agreement: Agreement, releases: Releases, common: Head)
     if view.back is None:
         return common
     own = _space_of(view.setting)
-    way = passage(agreement.space, own, view.back)
-    replay = lifted(replay_of(releases, agreement).value, way)
-    return _rehearsed(view.setting, own, replay, len(releases))
+    way = passage(space, own, view.back)
+    return _rehearsed(view.setting, own, lifted(replay, way), releases)
 
 
 def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:

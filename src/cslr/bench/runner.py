@@ -149,7 +149,7 @@ def _finish_row(
     more = dict(scored.more)
     if learnt.personal and after == len(setting.tasks):
         more["personal"] = _personal(study, setting, learnt, allowed, seen)
-    if learnt.own:
+    if learnt.own and len(study.stream.test):
         more["own_heads"] = _own_heads(study, learnt, allowed, seen, after)
     step: dict[str, object] = {"seed": seed, "method": method, "after": after}
     if learnt.diagnosis and directory.find(kind="diagnosis", **step) is None:
