@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -292,3 +292,27 @@ def cslr(cache, tmp_path, monkeypatch, capsys):
         return int(stop.value.code or 0), output.out, output.err
 
     return call
+
+
+@pytest.fixture
+def steps_of():
+    """``steps_of(call)``: bytecodes it executes, work that no busy machine makes more or less."""
+
+    def count(call: Callable[[], object]) -> int:
+        steps = 0
+
+        def trace(frame, event, _):
+            nonlocal steps
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            steps += event == "opcode"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
+        return steps
+
+    return count

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 import unicodedata
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,15 +78,21 @@ def test_what_is_found_is_the_definition(sentence, before, after, others):
     assert overlapping(public, texts) == by_hand(public, texts)
 
 
-def test_sentences_that_all_begin_alike_are_no_slower():
-    public = [f"Dear customer, thank you for your order {n:05}" for n in range(15_000)]
-    texts = [f"Dear customer, thank you for your letter {n:05}" for n in range(5_000)]
-    begun = time.process_time()
-    assert overlapping(public, texts) == []
-    assert time.process_time() - begun < 10
+@pytest.mark.parametrize(
+    "sentence",
+    ["Dear customer, thank you for your {} {:05}", "{} {:05} of the corpus is what it is about."],
+    ids=["all begin alike", "all end alike"],
+)
+def test_twice_the_sentences_and_texts_are_twice_the_work(sentence, steps_of):
+    def work(count: int) -> int:
+        public = [sentence.format("order", n) for n in range(count)]
+        texts = [sentence.format("letter", n) for n in range(count)]
+        return steps_of(lambda: overlapping(public, texts))
+
+    assert work(400) < 2.2 * work(200)
 
 
-def test_many_sentences_and_texts_take_seconds():
+def test_one_sentence_is_found_among_many_sentences_and_texts():
     public = [
         f"Sentence {n} of the public corpus is about the number {n * n}." for n in range(15_000)
     ]
@@ -94,6 +100,4 @@ def test_many_sentences_and_texts_take_seconds():
         f"Our client number {n} wrote about {n + 1} things and {n * 7} more" for n in range(50_000)
     ]
     texts[777] += ". " + public[4_321]
-    begun = time.process_time()
     assert overlapping(public, texts) == [4_321]
-    assert time.process_time() - begun < 20
