@@ -6,7 +6,7 @@ READY  := $(VENV)/ready
 TRUST  := $(VENV)/ready-trust
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format results reproduce reproduce-quick tables trust clean
+.PHONY: help install demo test test-all lint format results limits reproduce reproduce-quick tables trust clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,6 +42,10 @@ lint: $(READY) ## style, types, layers
 results: $(READY) ## measure the README's figures; DATA=directory of the data sets
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make results DATA=DIR"; exit 2; }
 	@$(BIN)/python benchmarks/results.py --data $(DATA)
+
+limits: $(READY) ## what any reading of the releases could reach (docs/limits.md); DATA=directory
+	@test -n "$(DATA)" || { echo "give the directory of the data sets: make limits DATA=DIR"; exit 2; }
+	@$(BIN)/python benchmarks/limits.py --data $(DATA)
 
 reproduce: $(READY) ## every method on every stream, five seeds, ε = 4; DATA=directory of the data sets
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make reproduce DATA=DIR"; exit 2; }

@@ -1,0 +1,262 @@
+"""Is it the release or its reading that keeps accuracy low? Readings picked in hindsight tell.
+
+    python benchmarks/limits.py --data DIR
+
+The same releases are read in many ways: how far label texts are trusted about the contrast of
+labels, how far the released sums are about what modes have in common and about what tells them
+apart, in which directions, and how far apart a head is to see them. The best way is picked by its
+score on the very rows it is scored on. Nobody may do that with figures that count, so it is a
+ceiling for readings of this kind. The same is done with the true means, as if there were no noise.
+Rows are held-out train rows. The table goes into docs/limits.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.progress import track
+
+from cslr.baselines.cslr import agree
+from cslr.baselines.setting import Setting
+from cslr.bench.methods import method_named
+from cslr.bench.preparing import ledger_of, plan_of, population_of, setting_of
+from cslr.bench.rundir import RunDirectory
+from cslr.bench.scoring import score
+from cslr.bench.study import Study, load_study
+from cslr.config import Config, load_config
+from cslr.files import write_atomic
+from cslr.privacy.values import Released
+from cslr.protocol.public import Modes, PublicSpace
+from cslr.protocol.round import one_round, replay_of
+from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
+from cslr.types import FloatArray, IntArray
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- limits:begin (written by `make limits`) -->", "<!-- limits:end -->"
+SEEDS = (101, 102, 103, 104)
+CELLS = (
+    ("ag-news", 20),
+    ("ag-news", 100),
+    ("amazon", 50),
+    ("amazon", 250),
+    ("multiwoz", 40),
+    ("multiwoz", 200),
+)
+"""Streams and clients: the paper's number and five times as many."""
+CONTRASTS = (1.0, 0.5)
+"""β: how far label texts are trusted."""
+MIDDLES = ((0.0, 0.0), (0.3, 0.0), (0.6, 0.0), (1.0, 0.0), (0.5, 0.5))
+"""How far means are trusted about what modes have in common, and the exponent on the spectrum of
+public topics with which directions differ in that."""
+FLATNESS = (0.0, 0.5, 1.0)
+"""The same exponent for what tells modes apart."""
+TRUSTS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+"""How far means are trusted about that."""
+PLACES = ("public centre", "middle", "as they are")
+"""Around what the modes of a task are brought to one distance, if at all."""
+Reading = tuple[object, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One seed: what was released, and what is needed to read it in another way."""
+
+    study: Study
+    space: PublicSpace
+    modes: Modes
+    replay: Replay  # as CSLR reads it
+    observed: FloatArray  # (K, r) means as the sums alone have them
+
+    @property
+    def domains(self) -> bool:
+        """Whether tasks share labels, which are then told apart around each task's middle."""
+        return bool(self.replay.centre.any())
+
+    @cached_property
+    def prior(self) -> FloatArray:
+        """(K, r) the prototypes."""
+        return self.modes.prototypes.mean[self.replay.labels]
+
+    @cached_property
+    def true(self) -> FloatArray:
+        """(K, r) what all rows of all clients say, without a clip and without noise."""
+        train = self.study.train
+        x = self.space.into(train.z.astype(np.float64))
+        pairs = zip(self.replay.tasks, self.replay.labels, strict=True)
+        return np.stack(
+            [x[(train.tasks == task) & (train.labels == k)].mean(axis=0) for task, k in pairs]
+        )
+
+    @cached_property
+    def _whitened(self) -> tuple[FloatArray, FloatArray]:
+        """The precision of a mode (r, r), and the test rows times it."""
+        precision = np.linalg.inv(self.space.shape[: self.space.dimension, : self.space.dimension])
+        return precision, self.space.into(self.study.test.z.astype(np.float64)) @ precision
+
+    def readings(self, means: FloatArray) -> Iterator[tuple[Reading, FloatArray]]:
+        """What means (K, r) could be taken to say, each with its settings."""
+        middle, topics = self.prior.mean(axis=0), self.space.between[: self.space.dimension]
+        topics = topics / topics.max()
+        everywhere = np.zeros_like(self.replay.tasks)
+        for settings in product(CONTRASTS, MIDDLES, FLATNESS, TRUSTS):
+            contrast, (common, level), flat, trust = settings
+            texts = middle + contrast * (self.prior - middle)
+            beyond = means - texts
+            shared = averaged(beyond, self.replay.tasks if self.domains else everywhere)
+            own = averaged(beyond - shared, self.replay.labels)
+            yield settings, texts + common * topics**level * shared + trust * topics**flat * own
+
+    def score_of(self, mean: FloatArray, place: str) -> float:
+        """AA of the best linear rule for these means (K, r) of the modes."""
+        precision, rows = self._whitened
+        tasks, centre = self.replay.tasks, np.zeros_like(mean)
+        if self.domains:
+            centre = averaged(mean, tasks)
+            precision, rows = self._between(centre)
+        elif place == "middle":
+            centre = averaged(mean, np.zeros_like(tasks))
+        if place != "as they are":
+            contrast = mean - centre
+            distance = np.einsum("ki,ij,kj->k", contrast, self._whitened[0], contrast)[:, None]
+            mean = centre + contrast / np.sqrt(np.maximum(averaged(distance, tasks), 1e-12))
+        labels = self.replay.labels
+        of_labels = np.stack([mean[labels == k].mean(axis=0) for k in np.unique(labels)])
+        offsets = np.einsum("ki,ij,kj->k", of_labels, precision, of_labels) / 2
+        return average(self.study, rows @ of_labels.T - offsets)
+
+    def _between(self, centres: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """``_whitened`` with what tasks differ by, which says nothing about their labels."""
+        every = np.unique(centres, axis=0)
+        apart = every - every.mean(axis=0)
+        r = self.space.dimension
+        precision = np.linalg.inv(self.space.shape[:r, :r] + apart.T @ apart / len(every))
+        return precision, self.space.into(self.study.test.z.astype(np.float64)) @ precision
+
+
+def averaged(values: FloatArray, groups: IntArray) -> FloatArray:
+    """(K, r) the mean of each mode's group."""
+    means = np.empty_like(values)
+    for group in np.unique(groups):
+        means[groups == group] = values[groups == group].mean(axis=0)
+    return means
+
+
+def average(study: Study, scores: FloatArray) -> float:
+    """AA of scores (n, c) of the test rows, every label allowed."""
+    every = np.ones(scores.shape[1], dtype=np.bool_)
+    return 100 * float(
+        np.mean(score(study, scores, [every] * len(study.stream.tasks), every).tasks)
+    )
+
+
+def set_up(config: Config, study: Study, seed: int, method: str, where: Path) -> Setting:
+    """One seed of a method, in a directory of its own."""
+    config = config.model_copy(update={"method": method})
+    directory = RunDirectory(where / method / str(seed), config)
+    directory.begin()
+    plan = plan_of(config, len(study.stream.tasks), study.stream.cap)
+    ledger = ledger_of(config, method, seed, directory)
+    population = population_of(config, study, seed)
+    return setting_of(config, study, population, seed, plan, ledger, directory, method)
+
+
+def learnt_in_the_end(setting: Setting, study: Study, method: str) -> float:
+    """AA of a method after its last task."""
+    *_, last = method_named(method).stages(setting)
+    return average(study, last().scores(study.test.z))
+
+
+def case_of(setting: Setting, study: Study) -> Case:
+    """All tasks released, or recalled."""
+    agreement, plan, ledger = agree(setting), setting.plan, setting.ledger
+    releases: list[Released[TaskRelease]] = []
+    for task, labels in enumerate(setting.tasks):
+        told = (task, labels, setting.cohort(task), agreement, plan, ledger, setting.keep)
+        releases.append(one_round(*told, tuple(releases)))
+    expected = [np.full(len(r.value.modes), r.value.expected_weight) for r in releases]
+    means = [r.value.means(weight)[0] for r, weight in zip(releases, expected, strict=True)]
+    replay = replay_of(releases, agreement).value
+    return Case(study, agreement.space, agreement.modes, replay, np.concatenate(means))
+
+
+def measure(stream: str, clients: int, data: Path) -> dict[str, float]:
+    """Every column of one row, mean over seeds."""
+    config = load_config(
+        None,
+        {
+            "stream.name": stream,
+            "stream.data": data,
+            "stream.rows": "held-out",
+            "stream.clients": clients,
+            "stream.min_rows": 0,  # fewer rows are held out than reported on
+            "privacy.epsilon": 4.0,
+            "seeds": SEEDS,
+        },
+    )
+    study = load_study(config)
+    columns: dict[str, list[float]] = defaultdict(list)
+    hindsight: dict[str, dict[Reading, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with tempfile.TemporaryDirectory() as where:
+        for seed in config.seeds:
+            for method in ("zero-shot", "joint", "cslr"):
+                setting = set_up(config, study, seed, method, Path(where))
+                columns[method].append(learnt_in_the_end(setting, study, method))
+            case = case_of(setting, study)  # of cslr, the last one
+            columns["texts"].append(case.score_of(case.prior, PLACES[0]))
+            for name, means in (("released", case.observed), ("true", case.true)):
+                for settings, mean in case.readings(means):
+                    for place in PLACES[1:] if case.domains else PLACES:
+                        hindsight[name][*settings, place].append(case.score_of(mean, place))
+    best = {
+        name: max(float(np.mean(scores)) for scores in of.values())
+        for name, of in hindsight.items()
+    }
+    return {**{name: float(np.mean(scores)) for name, scores in columns.items()}, **best}
+
+
+def row_of(stream: str, clients: int, columns: dict[str, float]) -> str:
+    """One line of the table."""
+    low, high = columns["zero-shot"], columns["joint"]
+    way = [
+        f"{100 * (columns[name] - low) / (high - low):.0f} %" for name in ("cslr", "released", "true")
+    ]
+    names = ("zero-shot", "texts", "cslr", "released", "true", "joint")
+    figures = [f"{columns[name]:.1f}" for name in names]
+    return f"| {stream} | {clients} | {' | '.join(figures)} | {' / '.join(way)} |"
+
+
+def main() -> None:
+    """Measure every row and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    data = parser.parse_args().data
+    rows = [
+        row_of(stream, clients, measure(stream, clients, data))
+        for stream, clients in track(CELLS, description="limits")
+    ]
+    lines = [
+        BEGIN,
+        "| stream | clients | zero-shot | label texts | CSLR | releases in hindsight | true means "
+        "in hindsight | joint | of the way: CSLR / releases / true means |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        "AA in %, held-out rows, ε = 4 end to end against the roster, δ = 1e-05, unit: one client; "
+        f"seeds {', '.join(map(str, SEEDS))}; `make limits DATA=DIR`.",
+        END,
+    ]
+    page = ROOT / "docs" / "limits.md"
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    write_atomic(page, (before + "\n".join(lines) + rest.split(END)[1]).encode())
+
+
+if __name__ == "__main__":
+    main()
