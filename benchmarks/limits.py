@@ -225,9 +225,8 @@ def measure(stream: str, clients: int, data: Path) -> dict[str, float]:
 def row_of(stream: str, clients: int, columns: dict[str, float]) -> str:
     """One line of the table."""
     low, high = columns["zero-shot"], columns["joint"]
-    way = [
-        f"{100 * (columns[name] - low) / (high - low):.0f} %" for name in ("cslr", "released", "true")
-    ]
+    ends = [columns[name] for name in ("cslr", "released", "true")]
+    way = [f"{100 * (end - low) / (high - low):.0f} %" for end in ends]
     names = ("zero-shot", "texts", "cslr", "released", "true", "joint")
     figures = [f"{columns[name]:.1f}" for name in names]
     return f"| {stream} | {clients} | {' | '.join(figures)} | {' / '.join(way)} |"
