@@ -112,7 +112,7 @@ def test_a_list_is_paid_without_amplification_and_the_sum_again(
     one_round(0, (0, 1), cohort, agreement, plan, ledger, make_drawer())
     lists, sums = ledger.charges
     assert (lists.label, lists.q, lists.sigma) == ("task 0 list", 1.0, plan.sigma)
-    assert (sums.label, sums.q, sums.sigma) == ("task 0", q, plan.sigma)
+    assert (sums.label, sums.q, sums.sigma) == ("task 0", 1.0, plan.sigma)
     assert lists.round != sums.round
     assert ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, abs=1e-6)
 

@@ -21,6 +21,7 @@ from cslr.privacy.ledger import Ledger
 from cslr.privacy.noise import KeyStream
 from cslr.privacy.plan import Plan, Schedule
 from cslr.privacy.sampling import poisson_cohort
+from cslr.privacy.spoken import Spoken
 from cslr.protocol.carry import Carry
 from cslr.protocol.coordinates import Affine
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
@@ -109,6 +110,8 @@ class Setting:
     earlier: Earlier | None = None
     views: tuple[View, ...] = ()
     """One for each encoder that clients run, where these are common coordinates."""
+    spoken: Spoken | None = None
+    """What clients remember, where privacy is enforced and a cap is promised."""
 
     @property
     def labels(self) -> int:
@@ -142,7 +145,7 @@ class Setting:
         q = self.plan.q if update is None else self.plan.head_q
         coins = KeyStream(self.coins(task, update))
         taking_part = poisson_cohort(self.population.count, q, coins)
-        return self.population.cohort(task, taking_part, self.plan.cap)
+        return self.population.cohort(task, taking_part, self.plan.cap, self.spoken)
 
     def initial_head(self) -> Head:
         """The head every method of this seed begins with."""

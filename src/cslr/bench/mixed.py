@@ -102,8 +102,13 @@ def translation_from(arrays: Mapping[str, FloatArray], encoder: str) -> Affine |
     return Affine(arrays[f"{encoder} matrix"], arrays[f"{encoder} offset"])
 
 
-def encoder_of(clients: int, encoders: int, seeds: Seeds) -> IntArray:
-    """(N,) which encoder each client runs: dealt out evenly, at random."""
+def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None = None) -> IntArray:
+    """(N,) which encoder each client runs: dealt out evenly, at random.
+
+    ids: (N,) addresses of clients whose numbers depend on who else has rows; each then draws alone.
+    """
+    if ids is not None:
+        return np.array([seeds.at("encoder", own).integers(encoders) for own in ids.tolist()])
     dealt: IntArray = seeds.at("encoders").permutation(clients) % encoders
     return dealt
 

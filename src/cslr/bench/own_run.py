@@ -57,7 +57,7 @@ def complete(config: Config) -> Config:
     declaration = load_declaration(path)
     declaration.require_confirmed()
     _refuse_contradictions(config, declaration, path)
-    federation = data.with_name(f"{stem_of(data)}.cslr-federation")
+    federation = _federation(config, data)
     own_epsilon = "epsilon" in config.privacy.model_fields_set
     settled: dict[str, Any] = {
         "stream.name": declaration.name,
@@ -68,7 +68,8 @@ def complete(config: Config) -> Config:
         "privacy.epsilon": config.privacy.epsilon if own_epsilon else declaration.privacy.epsilon,
         "privacy.budget": declaration.privacy.epsilon,
         "privacy.delta": declaration.privacy.delta,
-        "privacy.federation": config.privacy.federation or federation,
+        "privacy.adversary": declaration.privacy.adversary,
+        "privacy.federation": federation,
     }
     return with_settings(config, settled)
 
@@ -101,6 +102,21 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
         raise DataError(f"no file {data}; give --data FILE with rows, or --data DIR with --stream")
     format_of(data)
     return data, declaration_path(data, stream.declaration)
+
+
+def _federation(config: Config, data: Path) -> Path:
+    """The directory of the ledger: beside the rows themselves, not beside a link to them."""
+    rows = data.resolve()
+    beside = rows.with_name(f"{stem_of(rows)}.cslr-federation")
+    given = config.privacy.federation
+    if given is None:
+        return beside
+    if given.resolve() != beside and (beside / "ledger.jsonl").exists():
+        raise ConfigError(
+            f"--federation {given}: a ledger of these rows lies at {beside} already, and what runs "
+            f"cost adds up in one; leave --federation out"
+        )
+    return given
 
 
 def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
@@ -169,6 +185,11 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
         )
     if "delta" in privacy.model_fields_set and privacy.delta != declared.delta:
         raise ConfigError(f"--delta {privacy.delta:g}: {path} declares {declared.delta:g}")
+    if "adversary" in privacy.model_fields_set and privacy.adversary != declared.adversary:
+        raise ConfigError(
+            f"--adversary {privacy.adversary}: {path} promises epsilon = {declared.epsilon:g} "
+            f"against {declared.adversary}"
+        )
     if privacy.budget not in (None, declared.epsilon):
         raise ConfigError(f"privacy.budget = {privacy.budget:g}: {path} declares another")
 

@@ -19,6 +19,7 @@ from cslr.privacy.accounting import Scope
 from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
+from cslr.privacy.spoken import Spoken
 from cslr.protocol.coordinates import fit_map
 from cslr.seeding import Seeds
 from cslr.types import FloatArray, IntArray
@@ -49,10 +50,10 @@ def population_of(config: Config, study: Study, seed: int) -> Population:
     clients, rows = hold(study.stream, config.stream, Seeds(seed).at("partition"))
     train = study.train
     count = config.stream.clients or study.stream.clients
+    ids = _ids(study, count)
     if study.encoders > 1:  # a client holds what its own encoder makes of a row
-        rows = (
-            rows + len(study.stream.train) * encoder_of(count, study.encoders, Seeds(seed))[clients]
-        )
+        runs = encoder_of(count, study.encoders, Seeds(seed), ids)
+        rows = rows + len(study.stream.train) * runs[clients]
     hostile = Seeds(seed).at("hostile").permutation(count)[: round(config.stream.hostile * count)]
     lengths = np.diff(train.starts)[rows]
     first = np.repeat(train.starts[rows] - np.cumsum(lengths) + lengths, lengths)
@@ -67,7 +68,16 @@ def population_of(config: Config, study: Study, seed: int) -> Population:
         _kinds(study),
         hostile,
         config.stream.attack,
+        ids,
     )
+
+
+def _ids(study: Study, count: int) -> IntArray | None:
+    """(N,) the clients' own addresses, where rows came with names; without rows any will do."""
+    known = study.stream.client_ids
+    if known is None:
+        return None
+    return np.concatenate([known, -1 - np.arange(count - len(known))])
 
 
 def _kinds(study: Study) -> IntArray:
@@ -125,10 +135,19 @@ def setting_of(
         seeds=Seeds(seed),
         test_shares=_shares(study),
         keep=directory.seed(seed, ledger),
+        spoken=_spoken(config, plan, ledger) if own else None,
     )
     if not own:
         return setting
     return _upgraded(replace(setting, views=_views(setting, study)), config, study, seed)
+
+
+def _spoken(config: Config, plan: Plan, ledger: Ledger) -> Spoken | None:
+    """What clients remember of the tasks they spoke about, where their number is promised."""
+    privacy = config.privacy
+    if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
+        return None
+    return Spoken.at(privacy.federation / "spoken.json", begun=bool(ledger.charges))
 
 
 def _views(setting: Setting, study: Study) -> tuple[View, ...]:

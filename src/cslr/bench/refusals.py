@@ -27,6 +27,12 @@ def check_privacy(config: Config) -> None:
             "a federated head sends updates without noise, so it cannot be run where privacy is "
             "enforced; use --head released or --head dp-fedavg"
         )
+    if config.privacy.mode == "enforced" and method.settled(config).replay.release == "list":
+        raise ConfigError(
+            "lists come under their senders' names and show who holds rows of a task, which no ε "
+            "covers, so they cannot be released where privacy is enforced; use "
+            "--set replay.release=sum"
+        )
     if config.stream.hostile and (config.privacy.mode == "enforced" or method.reads != "privately"):
         raise ConfigError(
             "stream.hostile is for simulated clients of a private method; remove it, or use "

@@ -50,9 +50,16 @@ def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
             source, goal = run / f"seed-{seed}", place / f"seed-{seed}"
             goal.mkdir(exist_ok=True)
             ledger = [source / "ledger.jsonl", source / "ledger.head"]
-            for file in [*_releases(run, seed), *(each for each in ledger if each.exists())]:
+            for file in [*_kept(run, seed), *(each for each in ledger if each.exists())]:
                 shutil.copy2(file, goal / file.name)
     return directory
+
+
+def _kept(run: Path, seed: int) -> list[Path]:
+    """Everything that was released about the first tasks: their sums, and lists if there are."""
+    sums = _releases(run, seed)
+    lists = [file.with_name(f"{file.stem}-list.safetensors") for file in sums]
+    return [*sums, *(file for file in lists if file.is_file())]
 
 
 def _releases(run: Path, seed: int) -> list[Path]:

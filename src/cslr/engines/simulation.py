@@ -16,6 +16,7 @@ import numpy as np
 from cslr.errors import DataError
 from cslr.privacy.opposition import opposed
 from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.spoken import Spoken
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.ports import Device, Examples
 from cslr.seeding import Seeds
@@ -44,6 +45,9 @@ class Population:
     kinds: IntArray | None = None  # (n,) true modes, to measure alignment; no client reads them
     hostile: IntArray | None = None  # (h,) clients that poison every release, in a study of that
     attack: Attack = "oppose"
+    ids: IntArray | None = None
+    """(N,) what each client's own random choices are addressed by; None: its number. Where numbers
+    depend on who else has rows, they must not: one client's rows would move the others' answers."""
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
@@ -58,24 +62,37 @@ class Population:
         """(h,) the rows that are held, in the order of ``clients``."""
         return np.arange(len(self.z)) if self.rows is None else self.rows
 
-    def cohort(self, task: int, taking_part: BoolArray, cap: int) -> SimulatedCohort:
-        """The clients asked about a task; one that spends its cap on others sends zeros."""
+    @property
+    def addresses(self) -> IntArray:
+        """(N,) ``ids``, or the clients' numbers."""
+        return np.arange(self.count) if self.ids is None else self.ids
+
+    def cohort(
+        self, task: int, taking_part: BoolArray, cap: int, spoken: Spoken | None = None
+    ) -> SimulatedCohort:
+        """The clients asked about a task; one that spends its cap on others sends zeros.
+
+        spoken: what clients remember of earlier tasks, and of this one from now on.
+        """
         honest = np.ones(self.count, dtype=np.bool_)
         if self.hostile is not None:
             honest[self.hostile] = False
         hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
-        return SimulatedCohort(self, task, taking_part & honest & self._speaks(task, cap), hostile)
+        speaking = taking_part & honest & self._speaks(task, cap)
+        if spoken is not None:
+            speaking[speaking] = spoken.admit(self.addresses[speaking].tolist(), task, cap)
+        return SimulatedCohort(self, task, speaking, hostile)
 
     def _speaks(self, task: int, cap: int) -> BoolArray:
         """(N,) whether the task is among those each client contributes to.
 
-        A client with more than ``cap`` of them picks at random and ahead, by its own number, so
+        A client with more than ``cap`` of them picks at random and ahead, by its own address, so
         that late tasks find as many speakers as early ones.
         """
         tasks = max(task, int(self.tasks.max(initial=0))) + 1
         held = np.zeros((self.count, tasks), dtype=np.bool_)
         held[self.clients, self.tasks[self.held]] = True
-        lot = np.stack([Seeds(client).at("cap").random(tasks) for client in range(self.count)])
+        lot = np.stack([Seeds(own).at("cap").random(tasks) for own in self.addresses.tolist()])
         rank = np.where(held, lot, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
         speaks: BoolArray = held[:, task] & (rank[:, task] < cap)
         return speaks
@@ -110,7 +127,8 @@ class SimulatedCohort:
         """
         batches = list(self.batches())
         speaking = {client for batch in batches for client in batch.clients}
-        silent = [int(i) for i in np.flatnonzero(self.taking_part) if int(i) not in speaking]
+        asked = self.population.addresses[self.taking_part].tolist()
+        silent = [client for client in asked if client not in speaking]
         if silent:
             batches.append(self._nobody(tuple(silent)))
         clients = tuple(client for batch in batches for client in batch.clients)
@@ -176,7 +194,7 @@ class SimulatedCohort:
             z=self.population.z[chosen],
             labels=self.population.labels[chosen],
             mask=mask,
-            clients=tuple(int(i) for i in ids),
+            clients=tuple(self.population.addresses[ids].tolist()),
             targets=None if self.population.targets is None else self.population.targets[chosen],
             kinds=None if self.population.kinds is None else self.population.kinds[chosen],
         )

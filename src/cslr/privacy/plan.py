@@ -120,8 +120,12 @@ class Plan:
         return self.unit * math.sqrt(count) if self.unit is not None and count else None
 
     def charge(self, label: str, task: int) -> Charge:
-        """What a sum about the replay costs."""
-        return Charge(label, task * self.schedule.coins, "replay", self.sigma, self.q, task)
+        """What a sum about the replay costs.
+
+        Beside lists, which come with their senders' names, everyone knows who took part in it.
+        """
+        q = 1.0 if self.schedule.lists else self.q
+        return Charge(label, task * self.schedule.coins, "replay", self.sigma, q, task)
 
     def list_charge(self, label: str, task: int) -> Charge:
         """What a message noised on the device costs."""

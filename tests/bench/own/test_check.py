@@ -66,12 +66,26 @@ def test_all_problems_are_counted_and_the_first_are_listed(write, rows, declare)
     assert len(report.problems) == 20
     assert report.problems[0] == f"{path}, line 5: label 'joy' is not declared"
     assert not report.ready
-    assert report.findings == ("mend the bad rows, or leave them out with --skip-bad-rows",)
+    unshared = "mend the rows about a person of two clients: they cannot be left out"
+    bad = "mend the bad rows, or leave them out with --skip-bad-rows"
+    assert report.findings == (bad, unshared)
     lines = report.as_lines()
     assert "bad rows: 27 (person in two clients 2, undeclared label 25)" in lines
     assert "  ... and 7 more" in lines
     assert lines[-1] == "ready: no"
-    assert check(path, declare(), skip_bad_rows=True).ready
+    assert check(path, declare(), skip_bad_rows=True).findings == (unshared,)
+    assert check(write("jsonl", rows[:-2]), declare(), skip_bad_rows=True).ready
+
+
+def test_names_that_may_be_one_clients_and_a_large_delta_are_remarked(write, rows, declare):
+    twice = [*rows, rows[0] | {"client": "NORTH", "person": "p7"}]
+    declared = declare()
+    loose = declared.privacy.model_copy(update={"delta": 0.25})
+    report = check(write("csv", twice), declared.model_copy(update={"privacy": loose}))
+    assert "clients 'NORTH' and 'north' count as two; if they are one, spell them alike" in (
+        report.remarks
+    )
+    assert any(each.startswith("delta = 0.25 is not below 1/4") for each in report.remarks)
 
 
 def test_what_keeps_a_run_from_starting_is_found(write, rows, declare):

@@ -28,7 +28,9 @@ def content(stream: Stream) -> dict[str, Any]:
         )
         for name, part in (("train", stream.train), ("test", stream.test))
     }
-    return {k: v for k, v in vars(stream).items() if k not in parts} | parts
+    assert stream.client_ids is not None
+    plain = {k: v for k, v in vars(stream).items() if k not in parts}
+    return plain | parts | {"client_ids": stream.client_ids.tolist()}
 
 
 TAGGED = [
@@ -79,6 +81,23 @@ def test_a_file_becomes_a_stream_with_given_clients(write, rows, declare):
     assert stream.test.texts == ("Never again",)
     assert stream.test.clients is None
     assert own.skipped == {}
+
+
+def test_a_client_has_an_address_that_no_other_client_moves(write, rows, declare):
+    def addresses(some):
+        own = load_own(write("csv", some), declare(), PUBLIC)
+        return dict(zip(own.client_names, own.stream.client_ids.tolist(), strict=True))
+
+    every = addresses(rows)
+    fewer = addresses([row for row in rows if row["client"] != "east"])
+    assert len(set(every.values())) == 3
+    assert fewer == {name: own for name, own in every.items() if name != "east"}
+
+
+def test_two_ways_to_encode_a_name_are_one_client(write, rows, declare):
+    names = ["Cafe\u0301", "Caf\xe9"]
+    spelled = [row | {"client": name} for row, name in zip(rows, names, strict=False)]
+    assert load_own(write("csv", spelled), declare(), PUBLIC).client_names == ("Caf\xe9",)
 
 
 @pytest.mark.parametrize("ending", ["csv.gz", "jsonl", "jsonl.gz", "parquet"])

@@ -148,7 +148,8 @@ class Federation:
             torch.from_numpy(targets.astype(np.float32)),
         )
         clients = np.unique(owners)
-        return Held(pool, clients.tolist(), [place[owners == client] for client in clients])
+        addresses = population.addresses[clients].tolist()
+        return Held(pool, addresses, [place[owners == client] for client in clients])
 
     def _generated(self, snapshots: list[Snapshot], count: int, rng: np.random.Generator) -> Pool:
         return generated(snapshots, count, self.shapes, self.setting.family, rng)

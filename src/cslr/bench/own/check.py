@@ -6,7 +6,7 @@ Counts of private rows are private: a report is for the holder's eyes, not for a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -125,7 +125,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         problems=tuple(told(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
-        remarks=_remarks(tasks),
+        remarks=(*_remarks(tasks), *_alike(gathered.clients), *_delta(declaration)),
     )
 
 
@@ -165,6 +165,8 @@ def _findings(
         )
     if gathered.totals and not skip_bad_rows:
         found.append("mend the bad rows, or leave them out with --skip-bad-rows")
+    if gathered.shared:
+        found.append("mend the rows about a person of two clients: they cannot be left out")
     if not has_train:
         found.append("there is no train row to learn from")
     return tuple(found)
@@ -183,6 +185,24 @@ def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
         if task.train and absent:
             remarks.append(f"task {task.name!r} has no train row of {', '.join(absent)}")
     return tuple(remarks)
+
+
+def _alike(clients: tuple[str, ...]) -> Iterator[str]:
+    """Names that may be one client's, which would then be protected half as well."""
+    spelled: dict[str, str] = {}
+    for name in clients:
+        first = spelled.setdefault(" ".join(name.casefold().split()), name)
+        if first != name:
+            yield f"clients {first!r} and {name!r} count as two; if they are one, spell them alike"
+
+
+def _delta(declaration: Declaration) -> Iterator[str]:
+    """δ is the chance that nothing is promised: giving one client away outright costs 1/N."""
+    if declaration.privacy.delta * declaration.clients >= 1:
+        yield (
+            f"delta = {declaration.privacy.delta:g} is not below 1/{declaration.clients}, one over "
+            f"the number of clients: it promises little; choose a smaller one"
+        )
 
 
 def _task_lines(task: TaskCounts) -> list[str]:

@@ -84,6 +84,8 @@ class TotalBudget(_Section):
 
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(1e-5, gt=0, lt=1)
+    adversary: Literal["roster", "public"] = "roster"
+    """Against whom: someone who knows which clients took part, or someone who does not."""
 
 
 class Declaration(_Section):

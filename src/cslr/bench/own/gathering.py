@@ -43,6 +43,12 @@ class Gathered:
         """Who has rows, sorted by name."""
         return tuple(sorted({row.client for row in self.rows} - {""}))
 
+    @property
+    def shared(self) -> int:
+        """Rows about a person whom two clients hold. They can be mended, never just left out: which
+        of the two keeps the person would depend on the other."""
+        return self.totals.get("person in two clients", 0)
+
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
     """Read ``data`` once. ``stop_early``: no further than the problems that are told."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from cslr.bench.streams.words import spaced
 from cslr.errors import DataError
 
 __all__ = ["OwnData", "load_own"]
+
+_PREFIX: Final = b"cslr/own/client/1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,8 @@ def load_own(
     gathered = gather(data, declaration, stop_early=not skip_bad_rows)
     if gathered.problems and not skip_bad_rows:
         raise DataError(_refusal(data, gathered))
+    if gathered.shared:
+        raise DataError(_shared(data, gathered))
     names = gathered.clients
     if len(names) > declaration.clients:
         raise DataError(
@@ -65,6 +71,7 @@ def load_own(
         clients=declaration.clients,
         family=declaration.family,
         partition="given",
+        client_ids=np.array([_id(name) for name in names], dtype=np.int64),
     )
     return OwnData(stream, names, dict(sorted(gathered.totals.items())))
 
@@ -81,10 +88,26 @@ def _rows(rows: list[OwnRow], gathered: Gathered, with_clients: bool) -> Rows:
     )
 
 
+def _id(name: str) -> int:
+    """A client's address, from its name alone."""
+    return int.from_bytes(hashlib.sha256(_PREFIX + b"\0" + name.encode()).digest()[:6], "big")
+
+
 def _numbers(names: list[str], known: list[str] | tuple[str, ...]) -> np.ndarray:
     """(n,) the place of each name among the known ones."""
     places = {name: place for place, name in enumerate(known)}
     return np.array([places[name] for name in names], dtype=np.int64)
+
+
+def _shared(data: Path, gathered: Gathered) -> str:
+    listed = [each for each in gathered.problems if each.kind == "person in two clients"]
+    return "\n".join(
+        [
+            f"{data}: {gathered.shared} rows are about a person whom another client holds, too. "
+            f"They cannot be left out: one client's rows would decide about another's. Mend them",
+            *(f"  {told(data, problem)}" for problem in listed),
+        ]
+    )
 
 
 def _refusal(data: Path, gathered: Gathered) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 from cslr.bench.own.answers import Known, said
@@ -69,7 +70,7 @@ def _client(row: Raw, known: Known, test: bool) -> str:
     column = known.declaration.columns.client
     if test and not has(row, column):
         return ""
-    name = name_in(row, column)
+    name = unicodedata.normalize("NFC", name_in(row, column))
     if not name and not test:
         raise Unfit("empty client", f"column {quoted(column)} is empty; say who holds the row")
     return name
@@ -79,7 +80,7 @@ def _person(row: Raw, known: Known) -> str:
     column = known.declaration.columns.person
     if column is None:
         return ""
-    name = name_in(row, column)
+    name = unicodedata.normalize("NFC", name_in(row, column))
     if not name:
         raise Unfit("empty person", f"column {quoted(column)} is empty; say whose row it is")
     return name

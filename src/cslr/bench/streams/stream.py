@@ -100,6 +100,8 @@ class Stream:
     partition: Literal["dirichlet", "task", "given"] = "dirichlet"
     cap: int | None = None
     """The most tasks a client can have rows of, where the partition says so."""
+    client_ids: IntArray | None = None
+    """Of the clients with rows, by their numbers: addresses that no other client's rows change."""
 
     def __post_init__(self) -> None:
         self._check_declarations()
