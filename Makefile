@@ -62,5 +62,5 @@ tables: $(READY) ## rebuild every table and REPRODUCTION.md from the traces
 format: $(READY) ## let ruff arrange the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-clean:         ## remove what make made
-	@rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean:         ## remove what make installed and built; runs stay
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -147,6 +147,18 @@ def test_many_labels_are_shown_one_below_the_other(finished):
         assert any(name in line and f" {n}.0 " in line for line in lines)
 
 
+def test_of_several_ledgers_the_last_word_is_about_the_wrong_one(finished, cslr, tmp_path):
+    for seed in (13, 17):
+        shutil.copytree(finished / "seed-13", tmp_path / "two" / f"seed-{seed}")
+    damaged = tmp_path / "two" / "seed-13" / "ledger.jsonl"
+    lines = damaged.read_text().splitlines(keepends=True)
+    damaged.write_text("".join(lines[:2] + lines[3:]))
+    code, out, _ = cslr("ledger", "verify", "two")
+    assert code == 3
+    said = " ".join(out.split())
+    assert said.endswith("Something is wrong with two/seed-13/ledger.jsonl.")
+
+
 def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_path):
     arguments = ["run", "--privacy", "enforced", "--federation", str(tmp_path / "federation")]
     arguments += ["--no-yardsticks", "--json"]
@@ -168,6 +180,15 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--q", "0"], ["q must lie in (0, 1]"]),
         (["--q", "1.5"], ["q must lie in (0, 1]"]),
         (["--cap", "9"], ["cap", "1..4"]),
+        (["--cap", "0"], ["privacy.cap", "greater than or equal to 1"]),
+        (["--until", "0"], ["--until must be at least 1 task, not 0"]),
+        (["--until", "-5"], ["--until must be at least 1 task, not -5"]),
+        (["--federation", "f"], ["--federation is for privacy that is enforced"]),
+        (
+            ["--set", "upgrade.encoder=minilm+rotated", "--set", "upgrade.after=9"],
+            ["upgrade.after = 9: the stream has 4 tasks"],
+        ),
+        (["--run-dir", "/proc/x"], ["Nothing was begun", "another --run-dir"]),
         (["--stream", "ag-news", "--data", "nowhere"], ["nowhere", "ag_news/train.jsonl.gz"]),
         (["--stream", "ag-news"], ["--data"]),
         (["--stream", "nope"], ["clinic, desk, ward, ag-news"]),
@@ -190,6 +211,10 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
             ["--privacy", "enforced", "--federation", "f", "--method", "joint"],
             ["'joint' reads rows without noise", "--method cslr"],
         ),
+        (
+            ["--privacy", "enforced", "--federation", "f", "--set", "replay.release=list"],
+            ["lists come under their senders' names", "replay.release=sum"],
+        ),
         (["--nonsense"], ["--nonsense"]),
     ],
 )
@@ -201,6 +226,21 @@ def test_a_mistake_is_a_message_and_writes_nothing(cslr, tmp_path, arguments, wo
     for word in words:
         assert word in flat
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        (["run"], "TOML file; flags win over it."),
+        (["predict"], "The directory of a finished run."),
+        (["ledger", "show"], "A ledger file, a run or a federation directory."),
+        (["upgrade"], "A run directory, finished or not."),
+    ],
+)
+def test_help_says_what_an_argument_is(cslr, verb, words):
+    code, out, _ = cslr(*verb, "--help")
+    assert code == 0
+    assert words in " ".join(out.replace("│", " ").split())
 
 
 def test_an_unknown_key_names_the_known_ones(cslr, tmp_path):
@@ -357,6 +397,10 @@ def test_what_only_the_method_is_measured_by_is_shown_beside_its_yardsticks(
     assert code == 0, err
     assert words in out
     assert 0 <= result_of(cslr(*arguments, "--json"))["more"][measure] <= 100
+    code, _, err = cslr("predict", "here", "--text", "My knee hurts.")
+    assert (code, "keeps no head to ask" in err) == (
+        (2, True) if measure == "personal" else (0, False)
+    )
 
 
 def test_a_run_is_asked_from_the_command_line(finished, cslr, tmp_path, monkeypatch):

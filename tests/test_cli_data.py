@@ -116,6 +116,50 @@ def test_own_rows_are_learnt_with_enforced_privacy(cslr, shops):
     assert out.endswith("  Please send a vase\n")
 
 
+def test_the_ledger_of_a_run_is_found_where_its_federation_keeps_it(cslr, shops):
+    run_of(cslr, "--run-dir", "first")
+    code, out, _ = cslr("ledger", "first", "--json")
+    assert (code, len(json.loads(out)[0]["charges"])) == (0, 2)
+    assert cslr("ledger", "verify", "first")[0] == 0
+    (shops / "shops.cslr-federation").rename(shops / "moved")
+    code, _, err = cslr("ledger", "first")
+    assert code == 2
+    assert "shops.cslr-federation, which is not there" in " ".join(err.split())
+
+
+def test_rows_have_one_ledger_by_whatever_name_they_are_called(cslr, shops):
+    run_of(cslr, "--run-dir", "first")
+    code, _, err = cslr("run", "small.toml", "--data", "shops.csv", "--federation", "other")
+    assert code == 2
+    assert "a ledger of these rows lies at" in err
+    (shops / "links").mkdir()
+    for name in ("shops.csv", "shops.cslr.toml", "public.txt"):
+        (shops / "links" / name).symlink_to(shops / name)
+    code, _, err = cslr("run", "small.toml", "--data", "links/shops.csv")
+    assert code == 2
+    assert "beyond its budget of 8" in err
+    assert not (shops / "links" / "shops.cslr-federation").exists()
+
+
+def test_a_cap_is_kept_where_rows_arrive_from_one_day_to_the_next(cslr, shops):
+    """All three clients speak about spring; under a cap of one autumn hears nobody."""
+    every = (shops / "shops.csv").read_text()
+    spring = [line for line in every.splitlines() if ",autumn," not in line]
+    (shops / "shops.csv").write_text("\n".join(spring) + "\n")
+    told = ["run", "small.toml", "--data", "shops.csv", "--cap", "1", "--run-dir", "first"]
+    assert cslr(*told, "--until", "1")[0] == 0
+    spoken = shops / "shops.cslr-federation" / "spoken.json"
+    first = json.loads(spoken.read_text())
+    assert list(first.values()) == [[0]] * 3
+    (shops / "shops.csv").write_text(every)
+    assert cslr(*told)[0] == 0
+    assert json.loads(spoken.read_text()) == first
+    spoken.unlink()
+    code, _, err = cslr(*told)
+    assert code == 2
+    assert "nobody can tell which clients have spent their cap" in err
+
+
 def test_nothing_private_is_in_the_run_directory_or_the_ledger(cslr, shops):
     with (shops / "shops.csv").open("a") as file:
         file.write("   ,praise,Quillfeather,spring,train\n" * 7)
@@ -309,6 +353,8 @@ def test_entities_of_ones_own(cslr, shops):
         (["--epsilon", "9"], ["--epsilon 9 is more than", "epsilon = 8 in shops.cslr.toml"]),
         (["--epsilon", "inf"], ["--epsilon inf is more than"]),
         (["--delta", "1e-5"], ["--delta 1e-05: shops.cslr.toml declares 1e-06"]),
+        (["--adversary", "public"], ["--adversary public", "epsilon = 8 against roster"]),
+        (["--set", "replay.release=list"], ["lists come under their senders' names"]),
         (["--seeds", "13,17"], ["takes one seed"]),
         (["--method", "joint"], ["'joint' reads rows without noise"]),
         (["--method", "nope"], ["known: cslr"]),
@@ -400,6 +446,14 @@ def test_a_declaration_is_drafted_once(cslr, shops):
     code, _, err = cslr("data", "init", "nowhere.csv")
     assert code == 2
     assert "nowhere.csv cannot be opened" in err
+    code, _, err = cslr("data", "check", "nowhere.csv")
+    assert code == 2
+    assert "no file nowhere.csv" in err
+    (shops / "empty.csv").write_text("text,label,client\n")
+    code, _, err = cslr("data", "init", "empty.csv")
+    assert code == 2
+    assert "empty.csv holds no row that can be read" in err
+    assert not (shops / "empty.cslr.toml").exists()
 
 
 def test_a_check_says_whether_a_file_is_ready(cslr, shops):

@@ -178,6 +178,14 @@ def test_looking_at_the_help_loads_neither_numpy_nor_torch():
     assert done.stdout == "set()\n"
 
 
+def test_tables_are_not_made_of_traces_that_are_not_there(cslr, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    code, _, err = cslr("tables", "--traces", "nowhere")
+    assert code == 2
+    assert "nowhere" in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("verb", ["reproduce", "tables"])
 def test_help_teaches_with_an_example(cslr, verb):
     code, out, _ = cslr(verb, "--help")

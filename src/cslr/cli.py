@@ -255,6 +255,8 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     from cslr.report.plot import plot_accuracy
     from cslr.report.summary import print_summary
 
+    if until is not None and until < 1:
+        raise ConfigError(f"--until must be at least 1 task, not {until}")
     config = complete(config)
     path = path or _new_run_dir(config)
     directory = RunDirectory(path, config)

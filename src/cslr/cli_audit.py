@@ -122,6 +122,7 @@ def _audited(
     from dataclasses import replace
 
     from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
+    from cslr.bench.rundir import ledgers_of
 
     for flag, number in (("--tasks", tasks), ("--labels", labels)):
         if number is not None and number < 1:
@@ -129,7 +130,7 @@ def _audited(
     if ledger is not None:
         if path is not None or given or tasks or labels:
             raise ConfigError("a ledger has fixed its plan: give --ledger without other settings")
-        return plan_of_ledger(_ledger_at(ledger))
+        return plan_of_ledger(ledgers_of(ledger)[0])
     if path is None:
         given = {"privacy.epsilon": _BY_HAND["epsilon"], **given}
         config = load_config(None, given)
@@ -142,16 +143,6 @@ def _audited(
     config, shape = shape_of_stream(load_config(path, given))
     shape = replace(shape, tasks=tasks or shape.tasks, labels=labels or shape.labels)
     return plan_of_config(config, shape)
-
-
-def _ledger_at(path: Path) -> Path:
-    """The first ledger of a run, a federation, or the file itself."""
-    if path.is_file():
-        return path
-    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
-    if not found:
-        raise ConfigError(f"there is no ledger at {path}; give a run or federation directory")
-    return found[0]
 
 
 def _attacked(

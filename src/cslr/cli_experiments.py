@@ -85,7 +85,9 @@ def tables_command(
     experiments: Annotated[
         Path, typer.Option(exists=True, file_okay=False, help="Directory of experiment files.")
     ] = _EXPERIMENTS,
-    traces: Annotated[Path, typer.Option(help="Where finished traces are kept.")] = _TRACES,
+    traces: Annotated[
+        Path, typer.Option(exists=True, file_okay=False, help="Where finished traces are kept.")
+    ] = _TRACES,
     out: Annotated[Path, typer.Option(help="Where to write the tables.")] = Path("tables"),
 ) -> None:
     """Make every table again from the traces alone. Nothing is run and no data are needed.

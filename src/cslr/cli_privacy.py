@@ -14,7 +14,6 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from cslr.config import ReplayConfig
-from cslr.errors import ConfigError
 
 __all__ = ["ledger_app", "plan_command"]
 
@@ -117,9 +116,10 @@ def show_command(path: _Where, as_json: _Json = False) -> None:
 
     Example: `cslr ledger runs/my-run`
     """
+    from cslr.bench.rundir import ledgers_of
     from cslr.report.ledger import ledger_report, print_ledger
 
-    reports = [ledger_report(file) for file in _ledgers(path)]
+    reports = [ledger_report(file) for file in ledgers_of(path)]
     if as_json:
         typer.echo(json.dumps(reports))
         return
@@ -136,25 +136,20 @@ def verify_command(path: _Where, as_json: _Json = False) -> None:
 
     Example: `cslr ledger verify runs/my-run`
     """
+    from cslr.bench.rundir import ledgers_of
     from cslr.report.verification import print_verification, verify
 
-    found = [verify(file) for file in _ledgers(path)]
+    found = [verify(file) for file in ledgers_of(path)]
     if as_json:
         typer.echo(json.dumps([each.as_json() for each in found]))
     else:
         for each in found:
             print_verification(each, Console())
+        wrong = [str(each.path) for each in found if not each.holds]
+        if wrong and len(found) > 1:
+            Console().print(f"\n[red]Something is wrong[/red] with {', '.join(wrong)}.")
     if not all(each.holds for each in found):
         raise typer.Exit(3)
-
-
-def _ledgers(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
-    if not found:
-        raise ConfigError(f"there is no ledger at {path}; give a run or federation directory")
-    return found
 
 
 def _epsilon(value: float) -> str:

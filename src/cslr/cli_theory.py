@@ -56,7 +56,7 @@ def anchors_command(
     prior: Annotated[_Text, _stream("labels or none.")] = None,
     dimension: Annotated[_Number, _stream("r: released directions.")] = None,
     sub_modes: Annotated[_Number, _stream("J: modes per label.")] = None,
-    encoder: Annotated[_Text, _stream("minilm, a local directory, or a hub name.")] = None,
+    encoder: Annotated[_Text, _stream("minilm, mpnet, a local directory, or a hub name.")] = None,
     layer: Annotated[_Number, _stream("Tagging: hidden layer that words are taken from.")] = None,
     seed: Annotated[_Number, _stream("Of the partition and the anchors.")] = None,
     margin: Annotated[_Share, _stream("γ, in standard deviations of a signature.")] = None,

@@ -76,7 +76,7 @@ class PrivacyConfig(_Section):
     adversary: Literal["public", "roster"] = "roster"
     participation: float = 1.0
     """q: the probability with which a client takes part in a release."""
-    cap: int | None = None
+    cap: int | None = Field(None, ge=1)
     """The most tasks a client contributes to; None: all of them."""
     mode: Literal["simulated", "enforced"] = "simulated"
     federation: Path | None = None

@@ -214,6 +214,31 @@ def test_a_finished_run_is_carried_over_without_a_further_release(tmp_path):
     assert ledger.count('"kind":"charge"') == len(TASKS)
 
 
+def test_lists_are_carried_along_and_not_paid_for_again(tmp_path):
+    config = config_of(encoder="old", **{"replay.release": "list"})
+    run(config, OLD, RunDirectory(tmp_path / "old", config), lambda *_: None)
+    changed = upgraded_config(tmp_path / "old", "new")
+    directory = begin_upgrade(tmp_path / "old", changed, tmp_path / "new")
+    run(changed, replace(NEW, before=OLD), directory, lambda *_: None)
+    ledger = (tmp_path / "new" / "seed-13" / "ledger.jsonl").read_text()
+    assert ledger.count('"kind":"charge"') == 2 * len(TASKS)
+
+
+def test_forward_transfer_is_of_one_encoder_or_of_none(tmp_path):
+    told = {"carry": "mapped", "yardsticks": True, "replay.prior": "labels"}
+    config = upgrade(**told)
+    result = run(config, replace(NEW, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
+    assert np.isnan(result.main.fwt).all()
+    assert np.isfinite(result.figures["zero-shot"].aa).all()
+
+
+def test_an_encoder_is_exchanged_within_the_stream(tmp_path):
+    config = config_of(**{"upgrade.encoder": "old", "upgrade.after": len(TASKS) + 1})
+    with pytest.raises(ConfigError, match=f"the stream has {len(TASKS)} tasks"):
+        run(config, replace(NEW, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_upgraded_is_told(tmp_path):
     with pytest.raises(RunDirectoryError, match="no run directory"):
         upgraded_config(tmp_path, "new")

@@ -145,6 +145,11 @@ def _refuse_without_rows(config: Config) -> None:
     }
     if flag := _first(given):
         raise ConfigError(f"{flag} is for rows of your own, --data FILE; leave it out")
+    if privacy.federation is not None and privacy.mode != "enforced":
+        raise ConfigError(
+            "--federation is for privacy that is enforced: add --privacy enforced, or leave it "
+            "out; a simulation keeps its ledger in the run directory"
+        )
     if privacy.mode == "enforced" and privacy.federation is None:
         raise ConfigError(
             "--privacy enforced needs privacy.federation (--federation DIR), the directory of the "

@@ -248,9 +248,9 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
     own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
     path = next(filter(Path.is_file, own), place / "head.safetensors")
     ways = place / "translations.safetensors"
-    if model.method in ("majority", "zero-shot"):
+    if model.method in ("majority", "zero-shot", "fedta"):
         raise RunDirectoryError(
-            f"{run} is a run of {model.method}, which learns no head to ask; use a run of cslr"
+            f"{run} is a run of {model.method}, which keeps no head to ask; use a run of cslr"
         )
     try:
         head = Head(**open_arrays(path.read_bytes()))

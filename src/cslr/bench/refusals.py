@@ -11,7 +11,7 @@ from cslr.privacy.accounting import epsilon_of
 from cslr.privacy.ledger import Ledger
 from cslr.privacy.plan import Plan, Schedule
 
-__all__ = ["check_affordable", "check_privacy"]
+__all__ = ["check_affordable", "check_privacy", "check_upgrade"]
 
 
 def check_privacy(config: Config) -> None:
@@ -44,6 +44,15 @@ def check_privacy(config: Config) -> None:
         )
     if is_own(config.stream) and config.privacy.mode != "enforced":
         raise ValueError("config must be completed (own_run.complete) before own rows are read")
+
+
+def check_upgrade(config: Config, tasks: int) -> None:
+    """An encoder is exchanged within the stream, or it is not exchanged."""
+    if config.upgrade.after > tasks:
+        raise ConfigError(
+            f"upgrade.after = {config.upgrade.after}: the stream has {tasks} tasks; say after how "
+            f"many of them the encoder is exchanged"
+        )
 
 
 def check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:

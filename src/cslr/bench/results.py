@@ -33,7 +33,7 @@ class Figures:
     method: str
     matrices: FloatArray  # (seeds, T + 1, T), %, NaN where undefined
     labels: FloatArray  # (seeds, c), %, after the last task
-    zero_shot: FloatArray  # (T,) b_j, NaN if zero-shot was not run
+    zero_shot: FloatArray  # (T,) b_j, NaN if zero-shot was not run, or under another encoder
     more: dict[str, FloatArray] = field(default_factory=dict)
     """(seeds,) each, %, after the last task: what else the family is measured by."""
 
@@ -158,11 +158,9 @@ def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
     """Read the trace of a finished run."""
     names = list(dict.fromkeys(line["method"] for line in directory.trace if line["kind"] == "row"))
     matrices = {name: _matrices(config, directory, name, len(stream.tasks)) for name in names}
-    zero_shot = (
-        matrices["zero-shot"][0, 0]
-        if "zero-shot" in matrices
-        else np.full(len(stream.tasks), math.nan)
-    )
+    zero_shot = np.full(len(stream.tasks), math.nan)
+    if "zero-shot" in matrices and not config.upgrade.after:  # else it is of one encoder of two
+        zero_shot = matrices["zero-shot"][0, 0]
     figures = {
         name: Figures(
             name,

@@ -37,13 +37,13 @@ from safetensors.numpy import save as save_arrays
 
 from cslr.bench.sealed import ends_in_damage, open_line, seal_arrays, seal_line
 from cslr.config import Config
-from cslr.errors import RunDirectoryError
+from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import make_directory, sync_directory, write_all, write_atomic
 from cslr.privacy.ledger import Ledger
 from cslr.privacy.receipts import Receipt
 from cslr.types import FloatArray
 
-__all__ = ["RunDirectory", "SeedDirectory", "read_config", "read_trace"]
+__all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_trace"]
 
 
 class RunDirectory:
@@ -218,11 +218,34 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        why = f"{path} could not be written: {error.strerror or error}."
+        if not path.exists():
+            raise RunDirectoryError(
+                f"{why} Nothing was begun; choose another --run-dir, or free some space"
+            ) from error
         raise RunDirectoryError(
-            f"{path} could not be written: {error.strerror or error}. Free some space or mend the "
-            "disk and repeat the command with the same --run-dir: it goes on where it stopped, and "
-            "what was released is not paid for again"
+            f"{why} Free some space or mend the disk and repeat the command with the same "
+            "--run-dir: it goes on where it stopped, and what was released is not paid for again"
         ) from error
+
+
+def ledgers_of(path: Path) -> list[Path]:
+    """The ledgers of a run, one a seed or its federation's; of a federation; or the file itself."""
+    if path.is_file():
+        return [path]
+    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
+    if not found and (path / "config.json").is_file():
+        federation = read_config(path).privacy.federation
+        if federation is not None:
+            found = [*federation.glob("ledger.jsonl")]
+        if federation is not None and not found:
+            raise RunDirectoryError(
+                f"the ledger of {path} is that of its federation, {federation}, which is not "
+                f"there; give the directory where it lies now"
+            )
+    if not found:
+        raise ConfigError(f"there is no ledger at {path}; give a run or federation directory")
+    return found
 
 
 def read_config(run: Path) -> Config:

@@ -20,7 +20,7 @@ from cslr.bench.mixed import in_common, translation_arrays
 from cslr.bench.partition import describe_partition
 from cslr.bench.predict import Model
 from cslr.bench.preparing import ledger_of, plan_of, population_of, setting_of
-from cslr.bench.refusals import check_affordable, check_privacy
+from cslr.bench.refusals import check_affordable, check_privacy, check_upgrade
 from cslr.bench.results import Result, collect
 from cslr.bench.rundir import RunDirectory
 from cslr.bench.scoring import Scored, score
@@ -63,6 +63,7 @@ def learn(
     until: only the method's own steps up to so many tasks; the run can go on from there later.
     """
     check_privacy(config)
+    check_upgrade(config, len(study.stream.tasks))
     method = method_named(config.method)
     plan = plan_of(config, len(study.stream.tasks), study.stream.cap)
     studies = [in_common(study, config, Seeds(seed)) for seed in config.seeds]

@@ -7,7 +7,7 @@ from pathlib import Path
 from cslr.bench.own.check import Report, check
 from cslr.bench.own.declaration import declaration_path, load_declaration
 from cslr.bench.own.draft import draft
-from cslr.errors import ConfigError
+from cslr.errors import ConfigError, DataError
 from cslr.files import write_atomic
 
 __all__ = ["check_report", "init_file", "init_text"]
@@ -31,4 +31,6 @@ def check_report(
     data: Path, declaration: Path | None = None, skip_bad_rows: bool = False
 ) -> Report:
     """What ``data`` holds, held against its declaration."""
+    if not data.is_file():
+        raise DataError(f"no file {data}; give one with rows")
     return check(data, load_declaration(declaration_path(data, declaration)), skip_bad_rows)

@@ -18,6 +18,7 @@ from cslr.bench.own.formats import format_of
 from cslr.bench.own.problems import Unfit
 from cslr.bench.own.raw import Raw
 from cslr.bench.own.reading import raw_rows
+from cslr.errors import DataError
 from cslr.protocol.targets import FamilyName
 
 __all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "look"]
@@ -69,6 +70,8 @@ def look(path: Path) -> Seen:
     kind = format_of(path)
     delimiter = csv_delimiter(path) if kind == "csv" else ","
     first = list(islice(_good(path, delimiter), _FIRST))
+    if not first:
+        raise DataError(f"{path} holds no row that can be read; there is nothing to draft from")
     columns = tuple(dict.fromkeys(name for row in first for name in row.cells))
     roles = {"text": "text", "label": "label"} if kind == "conll" else {}
     roles |= _roles([name for name in columns if name not in roles], set(_NAMES) - set(roles))
