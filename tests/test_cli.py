@@ -215,6 +215,13 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
             ["--privacy", "enforced", "--federation", "f", "--set", "replay.release=list"],
             ["lists come under their senders' names", "replay.release=sum"],
         ),
+        (
+            [
+                *("--privacy", "enforced", "--federation", "f"),
+                *("--q", "0.5", "--set", "replay.clipping=separate"),
+            ],
+            ["share one participation coin", "replay.clipping=joint"],
+        ),
         (["--nonsense"], ["--nonsense"]),
     ],
 )

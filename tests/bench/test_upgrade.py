@@ -224,6 +224,19 @@ def test_lists_are_carried_along_and_not_paid_for_again(tmp_path):
     assert ledger.count('"kind":"charge"') == 2 * len(TASKS)
 
 
+def test_what_an_interruption_kept_from_being_copied_is_copied_later(tmp_path):
+    config = config_of(encoder="old")
+    run(config, OLD, RunDirectory(tmp_path / "old", config), lambda *_: None)
+    changed = upgraded_config(tmp_path / "old", "new")
+    copied = begin_upgrade(tmp_path / "old", changed, tmp_path / "new").path / "seed-13"
+    whole = {file.name: file.read_bytes() for file in copied.iterdir()}
+    for name in ("task-1.safetensors", "ledger.head"):
+        (copied / name).unlink()
+    begin_upgrade(tmp_path / "old", changed, tmp_path / "new")
+    assert {file.name: file.read_bytes() for file in copied.iterdir()} == whole
+    assert len(whole) == len(TASKS) + 2
+
+
 def test_forward_transfer_is_of_one_encoder_or_of_none(tmp_path):
     told = {"carry": "mapped", "yardsticks": True, "replay.prior": "labels"}
     config = upgrade(**told)

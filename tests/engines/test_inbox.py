@@ -257,6 +257,15 @@ def test_an_id_is_not_given_to_a_second_key(place):
     assert dict(register.keys) == {"alice": PEOPLE[0].public}
 
 
+def test_a_key_is_not_given_to_a_second_id(place):
+    """One device under two ids would speak twice."""
+    register = Register("clinics", "run 1", ROSTER, place)
+    register.accept(PEOPLE[0].join("clinics", "run 1"))
+    with pytest.raises(StolenIdentity, match="that of another client"):
+        register.accept(Identity("bob", PEOPLE[0].key).join("clinics", "run 1"))
+    assert dict(register.keys) == {"alice": PEOPLE[0].public}
+
+
 def test_nobody_joins_after_the_first_round_began(place):
     register = Register("clinics", "run 1", ROSTER, place)
     register.accept(PEOPLE[0].join("clinics", "run 1"))

@@ -33,6 +33,12 @@ def check_privacy(config: Config) -> None:
             "covers, so they cannot be released where privacy is enforced; use "
             "--set replay.release=sum"
         )
+    sampled = config.privacy.participation < 1
+    if config.privacy.mode == "enforced" and sampled and config.replay.clipping == "separate":
+        raise ConfigError(
+            "sums that are clipped apart share one participation coin, which an interruption would "
+            "flip again; where privacy is enforced use --q 1 or --set replay.clipping=joint"
+        )
     if config.stream.hostile and (config.privacy.mode == "enforced" or method.reads != "privately"):
         raise ConfigError(
             "stream.hostile is for simulated clients of a private method; remove it, or use "

@@ -6,13 +6,13 @@ twice and the old run stays as it was. Where privacy is enforced it is the feder
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from cslr.bench.methods import method_named
 from cslr.bench.rundir import RunDirectory, read_config
 from cslr.config import Config, with_settings
 from cslr.errors import ConfigError
+from cslr.files import write_atomic
 
 __all__ = ["begin_upgrade", "upgraded_config"]
 
@@ -42,24 +42,29 @@ def upgraded_config(run: Path, encoder: str) -> Config:
 
 
 def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
-    """The directory of the upgraded run, with what the old one released; again, if it was begun."""
+    """The directory of the upgraded run, with what the old one released.
+
+    Begun before, it goes on: what an interruption kept from being copied is copied now.
+    """
     directory = RunDirectory(place, config)
-    if not (place / "config.json").exists():
-        directory.begin()
-        for seed in config.seeds:
-            source, goal = run / f"seed-{seed}", place / f"seed-{seed}"
-            goal.mkdir(exist_ok=True)
-            ledger = [source / "ledger.jsonl", source / "ledger.head"]
-            for file in [*_kept(run, seed), *(each for each in ledger if each.exists())]:
-                shutil.copy2(file, goal / file.name)
+    directory.begin()
+    for seed in config.seeds:
+        goal = place / f"seed-{seed}"
+        for file in _kept(run, seed, config.upgrade.after):
+            if not (goal / file.name).exists():
+                write_atomic(goal / file.name, file.read_bytes())
     return directory
 
 
-def _kept(run: Path, seed: int) -> list[Path]:
-    """Everything that was released about the first tasks: their sums, and lists if there are."""
-    sums = _releases(run, seed)
-    lists = [file.with_name(f"{file.stem}-list.safetensors") for file in sums]
-    return [*sums, *(file for file in lists if file.is_file())]
+def _kept(run: Path, seed: int, tasks: int) -> list[Path]:
+    """What is there of the first tasks' sums, of their lists, and of the ledger that paid."""
+    numbers = range(tasks)
+    names = [
+        *(f"task-{number}.safetensors" for number in numbers),
+        *(f"task-{number}-list.safetensors" for number in numbers),
+        *("ledger.jsonl", "ledger.head"),
+    ]
+    return [file for name in names if (file := run / f"seed-{seed}" / name).is_file()]
 
 
 def _releases(run: Path, seed: int) -> list[Path]:

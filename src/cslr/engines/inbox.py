@@ -150,6 +150,8 @@ class Register:
         client, key = message.header.client, key_of(message)
         if self._keys.get(client, key) != key:
             raise StolenIdentity(f"{client!r} is registered with another key than signed this")
+        if any(key == known and other != client for other, known in self._keys.items()):
+            raise StolenIdentity(f"the key of {client!r} is that of another client already")
         if is_known(message, data, self._spool):
             return "repeated"
         self._spool.add(client, data)

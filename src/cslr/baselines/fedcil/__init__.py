@@ -45,7 +45,8 @@ __all__ = ["METHOD"]
 def stages(setting: Setting) -> Stages:
     """One pair of networks carried from task to task; torch begins when a stage is called."""
     recipe = recipe_of(setting.effort, setting.head)
-    setting.ledger.fix_plan(setting.plan, {"method": "fedcil", "recipe": asdict(recipe)})
+    public = {"encoder": setting.encoder, "clients": setting.population.count}
+    setting.ledger.fix_plan(setting.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})
 
     @cache
     def federation() -> Federation:
