@@ -106,12 +106,12 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
 
 def _federation(config: Config, data: Path) -> Path:
     """The directory of the ledger: beside the rows themselves, not beside a link to them."""
-    rows = data.resolve()
+    rows = data.resolve() if data.is_symlink() else data
     beside = rows.with_name(f"{stem_of(rows)}.cslr-federation")
     given = config.privacy.federation
     if given is None:
         return beside
-    if given.resolve() != beside and (beside / "ledger.jsonl").exists():
+    if given.resolve() != beside.resolve() and (beside / "ledger.jsonl").exists():
         raise ConfigError(
             f"--federation {given}: a ledger of these rows lies at {beside} already, and what runs "
             f"cost adds up in one; leave --federation out"

@@ -17,29 +17,29 @@ __all__ = ["check_affordable", "check_privacy", "check_upgrade"]
 def check_privacy(config: Config) -> None:
     """Nobody's own rows are read without noise, and nothing is noted about who holds them."""
     method = method_named(config.method)
-    if config.privacy.mode == "enforced" and method.reads == "openly":
+    enforced, settled = config.privacy.mode == "enforced", method.settled(config)
+    if enforced and method.reads == "openly":
         raise ConfigError(
             f"method {config.method!r} reads rows without noise, so it cannot be run where privacy "
             f"is enforced; use --method cslr"
         )
-    if config.privacy.mode == "enforced" and method.settled(config).head.kind == "federated":
+    if enforced and settled.head.kind == "federated":
         raise ConfigError(
             "a federated head sends updates without noise, so it cannot be run where privacy is "
             "enforced; use --head released or --head dp-fedavg"
         )
-    if config.privacy.mode == "enforced" and method.settled(config).replay.release == "list":
+    if enforced and settled.replay.release == "list":
         raise ConfigError(
             "lists come under their senders' names and show who holds rows of a task, which no ε "
             "covers, so they cannot be released where privacy is enforced; use "
             "--set replay.release=sum"
         )
-    sampled = config.privacy.participation < 1
-    if config.privacy.mode == "enforced" and sampled and config.replay.clipping == "separate":
+    if enforced and settled.replay.clipping == "separate" and config.privacy.participation < 1:
         raise ConfigError(
             "sums that are clipped apart share one participation coin, which an interruption would "
             "flip again; where privacy is enforced use --q 1 or --set replay.clipping=joint"
         )
-    if config.stream.hostile and (config.privacy.mode == "enforced" or method.reads != "privately"):
+    if config.stream.hostile and (enforced or method.reads != "privately"):
         raise ConfigError(
             "stream.hostile is for simulated clients of a private method; remove it, or use "
             "--method cslr with simulated privacy"
@@ -48,7 +48,7 @@ def check_privacy(config: Config) -> None:
         raise ConfigError(
             f"method {config.method!r} has nothing to carry over to another encoder; use cslr"
         )
-    if is_own(config.stream) and config.privacy.mode != "enforced":
+    if is_own(config.stream) and not enforced:
         raise ValueError("config must be completed (own_run.complete) before own rows are read")
 
 
