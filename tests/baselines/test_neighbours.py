@@ -26,20 +26,18 @@ IDS = 1000 + 7 * np.arange(12)
 FEWER = np.append(np.delete(IDS, GONE), -1)
 
 
+def some(people, rows):
+    """Those rows alone."""
+    names = ("z", "labels", "tasks", "clients", "targets", "kinds")
+    held = {name: getattr(people, name) for name in names}
+    return replace(people, **{k: None if v is None else v[rows] for k, v in held.items()})
+
+
 def pair(setting, named=True):
     """The setting with all clients' rows, and without those of one: the later ones move up."""
     people = setting.population
-    kept = people.clients != GONE
-    clients = people.clients[kept]
-    fewer = replace(
-        people,
-        z=people.z[kept],
-        labels=people.labels[kept],
-        tasks=people.tasks[kept],
-        clients=clients - (clients > GONE),
-        targets=None if people.targets is None else people.targets[kept],
-        kinds=None if people.kinds is None else people.kinds[kept],
-    )
+    fewer = some(people, people.clients != GONE)
+    fewer = replace(fewer, clients=fewer.clients - (fewer.clients > GONE))
     both = (people, IDS), (fewer, FEWER)
     return [
         replace(setting, population=replace(each, ids=ids if named else None)) for each, ids in both
@@ -108,17 +106,7 @@ def test_which_encoder_a_client_runs_is_its_own_draw():
 def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_setting, tmp_path):
     """At first only rows of the first task are there; then all of them."""
     setting = replace(make_setting(cap=1), spoken=Spoken.at(tmp_path / "spoken.json", False))
-    people = setting.population
-    early = people.tasks == 0
-    before = replace(
-        people,
-        z=people.z[early],
-        labels=people.labels[early],
-        tasks=people.tasks[early],
-        clients=people.clients[early],
-        targets=None if people.targets is None else people.targets[early],
-        kinds=None if people.kinds is None else people.kinds[early],
-    )
+    before = some(setting.population, setting.population.tasks == 0)
     first = replace(setting, population=before).cohort(0).taking_part
     again = replace(setting, spoken=Spoken.at(tmp_path / "spoken.json", True))
     second = again.cohort(1).taking_part

@@ -33,4 +33,4 @@ def _after(setting: Setting, tasks: int) -> Learnt:
     return Learnt(constant)
 
 
-METHOD: Final = Method(stages, reads="nothing", meaning="best constant")
+METHOD: Final = Method(stages, reads="nothing", meaning="best constant", keeps_head=False)

@@ -175,6 +175,8 @@ class Method:
     """A few words for tables."""
     carries: bool = False
     """Whether what it released can be carried over to another encoder."""
+    keeps_head: bool = True
+    """Whether a run leaves one head that answers for new texts."""
 
     def settled(self, config: Config) -> Config:
         """``config`` with what the method fixes and what it prefers."""

@@ -32,4 +32,4 @@ def _nearest_text(texts: FloatArray, family: Family) -> Learnt:
     return Learnt(cosine)
 
 
-METHOD: Final = Method(stages, reads="nothing", meaning="nearest label text")
+METHOD: Final = Method(stages, reads="nothing", meaning="nearest label text", keeps_head=False)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from cslr.bench.encoders import Encoder, embed, load_encoder
+from cslr.bench.methods import method_named
 from cslr.bench.mixed import translation_from
 from cslr.bench.sealed import open_arrays, open_line, seal_line
 from cslr.bench.streams.words import spaced
@@ -248,7 +249,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
     own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
     path = next(filter(Path.is_file, own), place / "head.safetensors")
     ways = place / "translations.safetensors"
-    if model.method in ("majority", "zero-shot", "fedta"):
+    if not method_named(model.method).keeps_head:
         raise RunDirectoryError(
             f"{run} is a run of {model.method}, which keeps no head to ask; use a run of cslr"
         )

@@ -72,4 +72,4 @@ def stages(setting: Setting) -> Stages:
         yield partial(after, tasks)
 
 
-METHOD: Final = Method(stages, reads="openly", meaning="personal, tail anchors")
+METHOD: Final = Method(stages, reads="openly", meaning="personal, tail anchors", keeps_head=False)
