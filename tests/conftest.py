@@ -17,7 +17,7 @@ from cslr.bench.methods import METHODS
 from cslr.config import Config, HeadConfig, ReplayConfig
 from cslr.engines.simulation import Population
 from cslr.privacy.accounting import Scope
-from cslr.privacy.keys import SeededKeys
+from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.agreement import Agreement
@@ -212,6 +212,17 @@ def ledger_of(epsilon: float = np.inf, seed: int = 13, scope: Scope = "end_to_en
 def make_ledger():
     """A ledger in memory with a budget of ε: ``make_ledger(epsilon, seed, scope)``."""
     return ledger_of
+
+
+@pytest.fixture
+def enforced_ledger(tmp_path):
+    """A ledger in memory whose keys are the operating system's: ``enforced_ledger(epsilon)``."""
+
+    def make(epsilon: float = np.inf) -> Ledger:
+        federation = Federation("test", Budget(epsilon), "enforced")
+        return Ledger.in_memory(federation, EphemeralKeys(tmp_path / "keys"))
+
+    return make
 
 
 @pytest.fixture(scope="session")

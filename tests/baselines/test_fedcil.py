@@ -10,7 +10,7 @@ import pytest
 from cslr.baselines.fedcil import federation, stages
 from cslr.baselines.fedcil.federation import Federation
 from cslr.baselines.fedcil.recipes import RECIPES, Recipe
-from cslr.protocol.updates import Where, released_update
+from cslr.protocol.updates import Where, release_update, sum_of_updates
 
 RECIPE = Recipe(2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80)
 RECIPE = replace(RECIPE, imitation=5)
@@ -67,15 +67,21 @@ def test_generator_and_critic_are_clipped_as_one_vector(made, monkeypatch):
     """One release a round, of all parameters together, with the norm of the recipe."""
     released = []
 
-    def noting(vectors, norm, where, *rest):
-        released.append((vectors.shape[1], norm, where))
-        return released_update(vectors, norm, where, *rest)
+    def clipped(vectors, norm):
+        released.append((vectors.shape[1], norm))
+        return sum_of_updates(vectors, norm)
 
-    monkeypatch.setattr(federation, "released_update", noting)
+    def noting(ask, where, *rest):
+        update = release_update(ask, where, *rest)
+        released.append(where.label)
+        return update
+
+    monkeypatch.setattr(federation, "sum_of_updates", clipped)
+    monkeypatch.setattr(federation, "release_update", noting)
     fed = made(8.0)
     fed.after_task(0, (fed.start(),))
-    clients = fed.setting.population.count
-    assert released == [(fed.shapes.size, RECIPE.norm, Where(0, k, clients)) for k in range(2)]
+    one = (fed.shapes.size, RECIPE.norm)
+    assert released == [one, "task 0 update 0", one, "task 0 update 1"]
 
 
 def test_a_layer_within_its_noise_is_left_as_it_was(made):

@@ -266,8 +266,9 @@ def _env() -> dict[str, str]:
 
 def test_the_environment_moves_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CSLR_CACHE_DIR", str(tmp_path))
-    assert default_directory() == tmp_path / "embeddings"
-    assert EmbeddingCache().directory == tmp_path / "embeddings"
+    assert default_directory() == tmp_path / "embeddings" / "private"
+    assert default_directory("public") == tmp_path / "embeddings" / "public"
+    assert EmbeddingCache().directory == tmp_path / "embeddings" / "private"
     monkeypatch.delenv("CSLR_CACHE_DIR")
-    assert default_directory().name == "embeddings"
+    assert default_directory().parent.name == "embeddings"
     assert "cslr" in default_directory().parts

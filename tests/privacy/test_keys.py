@@ -48,7 +48,7 @@ def test_a_key_is_readable_by_its_owner_alone(keys, umask):
 def test_a_key_survives_the_process_until_it_is_discarded(keys):
     key = keys.fresh("task 0", 3)
     later = EphemeralKeys(keys.directory)
-    assert later.recover("task 0", 3) == key
+    assert later.recover("task 0", 3) == (key, b"")
     assert later.recover("task 0", 4) is None
     assert later.recover("task 1", 3) is None
     later.discard("task 0", 3)
@@ -71,7 +71,7 @@ def test_a_key_is_whole_even_if_the_system_writes_a_byte_at_a_time(keys, monkeyp
     monkeypatch.setattr(os, "write", lambda file, content: original(file, content[:1]))
     key = keys.fresh("task 0", 0)
     assert len(key) == 32
-    assert keys.recover("task 0", 0) == key
+    assert keys.recover("task 0", 0) == (key, b"")
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "mkdir"])
@@ -113,7 +113,7 @@ def test_a_leftover_of_a_crash_is_replaced(keys):
     leftover = keys.fresh("task 0", 0)
     key = keys.fresh("task 0", 0)
     assert key != leftover
-    assert keys.recover("task 0", 0) == key
+    assert keys.recover("task 0", 0) == (key, b"")
 
 
 def test_labels_cannot_escape_the_directory(keys):
@@ -144,10 +144,10 @@ def crash(*_: object) -> None:
 
 def test_seeded_keys_repeat_themselves():
     one, same, other = (SeededKeys(Seeds(seed)) for seed in (13, 13, 17))
-    assert one.fresh("task 0", 0) == same.fresh("task 0", 0) == same.recover("task 0", 0)
+    assert one.fresh("task 0", 0) == same.fresh("task 0", 0) == same.recover("task 0", 0)[0]
     assert len(one.fresh("task 0", 0)) == 32
     one.discard("task 0", 0)
-    assert one.recover("task 0", 0) == one.fresh("task 0", 0)
+    assert one.recover("task 0", 0) == (one.fresh("task 0", 0), b"")
     different = {
         one.fresh("task 0", 0),
         one.fresh("task 0", 1),

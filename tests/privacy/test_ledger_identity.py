@@ -12,7 +12,7 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.chain import Chain, head_of
 from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger, Receipt
-from cslr.privacy.mechanism import recall, release, settle
+from cslr.privacy.mechanism import finish, recall, release, settle
 from cslr.privacy.plan import Budget
 from cslr.seeding import Seeds
 
@@ -69,7 +69,7 @@ def test_a_release_found_again_after_a_crash_has_the_receipt_it_had(opened, summ
     again = opened()
     with pytest.raises(ValueError, match="nothing was charged"):
         again.receipt("task 0")
-    release(summed, CHARGE, again)
+    finish(CHARGE, again)
     assert again.receipt("task 0") == first
 
 

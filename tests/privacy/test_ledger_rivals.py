@@ -49,8 +49,8 @@ def test_threads_that_race_for_a_budget_never_overspend_it(opened, path, keys, h
         assert Ledger.read(path).charges == ledger.charges
 
 
-def test_threads_that_release_the_same_sum_pay_for_it_once(opened, hurried):
-    ledger = opened()
+def test_threads_that_simulate_the_same_sum_pay_for_it_once(make_ledger, hurried):
+    ledger = make_ledger(100.0)
     charge = Charge("task 0", 0, "replay", 3.0)
     with ThreadPoolExecutor(8) as pool:
         keys = list(pool.map(lambda _: ledger.charge(charge, lambda key: "the sum"), range(16)))

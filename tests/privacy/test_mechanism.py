@@ -23,6 +23,7 @@ from cslr.privacy.keys import SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
 from cslr.privacy.mechanism import (
     LEAST_SIGMA,
+    finish,
     noise_in_steps,
     recall,
     release,
@@ -209,14 +210,64 @@ def interrupted(ledger: Ledger, summed, monkeypatch, charge: Charge = CHARGE) ->
     return summed.grid.decode(summed.total(_SEAL) + drawn[0])
 
 
-def test_the_same_sum_after_a_crash_gets_the_same_noise_at_no_cost(
+def test_an_interrupted_release_is_finished_from_what_was_kept_at_no_cost(
     opened, path, summed, monkeypatch
 ):
+    """No sum is handed over again: what clients would say by now plays no part."""
     lost = interrupted(opened(), summed, monkeypatch)
     charged = path.read_bytes()
-    again = release(summed, CHARGE, opened())
+    again = finish(CHARGE, opened())
     assert again.value.tolist() == lost.tolist()
     assert path.read_bytes() == charged
+
+
+def test_messages_under_names_are_finished_with_their_names(opened, path, monkeypatch):
+    answers = [bound(np.eye(3), Grid(2.0))]
+    expected = []
+    with monkeypatch.context() as patch:
+        original = mechanism.Released
+
+        def last(value, seal):
+            expected.append(value)
+            raise Crash
+
+        patch.setattr(mechanism, "Released", last)
+        with pytest.raises(Crash):
+            release_each(answers, CHARGE, opened(), (7, 3, 5))
+        assert mechanism.Released is not original
+    again = finish(CHARGE, opened()).value
+    assert again.tolist() == expected[0].tolist()
+    assert again[:, 0].tolist() == [7, 3, 5]
+    assert kinds(path) == ["open", "charge"]
+
+
+def test_nothing_is_finished_that_was_not_charged_or_is_settled(opened, summed):
+    ledger = opened()
+    assert finish(CHARGE, ledger) is None
+    released = release(summed, CHARGE, ledger)
+    settle(released, "task 0", ledger)
+    assert finish(CHARGE, ledger) is None
+
+
+def test_what_was_kept_goes_with_the_key(opened, keys, summed):
+    ledger = opened()
+    released = release(summed, CHARGE, ledger)
+    [file] = keys.directory.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(file.read_bytes()) > 32 + 8 * 40
+    settle(released, "task 0", ledger)
+    assert list(keys.directory.iterdir()) == []
+
+
+def test_a_simulation_draws_the_noise_of_seed_and_release_whatever_the_sum(summed, other):
+    """Machines whose embeddings differ in the last bit draw the same noise."""
+    noise = []
+    for total in (summed, other):
+        federation = Federation("study", Budget(8.0), "simulated")
+        ledger = Ledger.in_memory(federation, SeededKeys(Seeds(13)))
+        released = release(total, CHARGE, ledger).value
+        noise.append(released - total.grid.decode(total.total(_SEAL)))
+    np.testing.assert_allclose(*noise, atol=1e-9)
 
 
 def test_another_sum_after_a_crash_is_another_release(opened, path, summed, other, monkeypatch):
@@ -250,12 +301,22 @@ def test_the_same_sum_under_another_label_is_another_release(opened, path, summe
     assert np.all(lost != released.value)
 
 
-@pytest.mark.parametrize("damage", ["unlink", "replace"])
-def test_a_lost_or_foreign_key_means_paying_again(opened, path, keys, summed, monkeypatch, damage):
+DAMAGED = {"cut off": 100, "key alone": 32}
+
+
+@pytest.mark.parametrize("damage", ["unlink", "foreign key", "another sum", *DAMAGED])
+def test_a_lost_or_damaged_key_means_paying_again(opened, path, keys, summed, monkeypatch, damage):
     lost = interrupted(opened(), summed, monkeypatch)
     [file] = keys.directory.iterdir()
-    file.unlink() if damage == "unlink" else file.write_bytes(bytes(32))
-    released = release(summed, CHARGE, opened())
+    content = bytearray(file.read_bytes())
+    if damage == "foreign key":
+        content[:32] = bytes(32)
+    elif damage == "another sum":
+        content[len(content) // 2] ^= 1
+    file.unlink() if damage == "unlink" else file.write_bytes(content[: DAMAGED.get(damage)])
+    ledger = opened()
+    assert finish(CHARGE, ledger) is None
+    released = release(summed, CHARGE, ledger)
     assert kinds(path) == ["open", "charge", "charge"]
     assert np.all(lost != released.value)
 
@@ -299,7 +360,7 @@ def test_a_killed_process_is_charged_once_and_finds_its_noise_again(opened, path
     )
     assert died.returncode == -signal.SIGKILL, died.stderr
     noise = np.array(died.stdout.split(), dtype=np.int64)
-    released = release(summed, CHARGE, opened())
+    released = finish(CHARGE, opened())
     assert kinds(path) == ["open", "charge"]
     expected = summed.grid.decode(summed.total(_SEAL) + noise)
     assert released.value.tolist() == expected.tolist()

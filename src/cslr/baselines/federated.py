@@ -19,7 +19,7 @@ from cslr.protocol.public import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.step5_federate import LocalTraining, applied, update_of
 from cslr.protocol.step5_rehearse import Sampler
-from cslr.protocol.updates import Where, kept_update, release_update
+from cslr.protocol.updates import Where, release_update
 
 __all__ = ["ROUNDS", "federated_stage"]
 
@@ -70,11 +70,10 @@ def _samples(sampler: Sampler, setting: Setting, rng: np.random.Generator) -> Ba
 def _private(setting: Setting, task: int, number: int, told: LocalTraining) -> Head:
     where = Where(task, number, setting.population.count)
     plan, ledger, keep = setting.plan, setting.ledger, setting.keep
-    update = kept_update(where, plan, ledger, keep)
-    if update is None:
-        device = partial(update_of, told=told, norm=setting.head.clip or CLIP)
-        summed = setting.cohort(task, number).total(device)
-        update = release_update(summed, where, plan, ledger, keep)
+    device = partial(update_of, told=told, norm=setting.head.clip or CLIP)
+    update = release_update(
+        lambda: setting.cohort(task, number).total(device), where, plan, ledger, keep
+    )
     return applied(told.head, update, told)
 
 

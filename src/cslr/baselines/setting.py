@@ -145,7 +145,8 @@ class Setting:
         q = self.plan.q if update is None else self.plan.head_q
         coins = KeyStream(self.coins(task, update))
         taking_part = poisson_cohort(self.population.count, q, coins)
-        return self.population.cohort(task, taking_part, self.plan.cap, self.spoken)
+        enforced = self.ledger.federation.privacy == "enforced"
+        return self.population.cohort(task, taking_part, self.plan.cap, self.spoken, enforced)
 
     def initial_head(self) -> Head:
         """The head every method of this seed begins with."""

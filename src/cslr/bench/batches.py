@@ -1,22 +1,16 @@
-"""A long job cut into batches of similar length, and the bar that shows how far it is."""
+"""A long job cut into pieces, and the bar that shows how far it is."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
-__all__ = ["BATCH", "PIECE", "longest_first", "progress_bar", "slices"]
+__all__ = ["PIECE", "progress_bar", "slices"]
 
-BATCH: Final = 32  # sequences in one forward pass; larger ones are slower on a CPU
 PIECE: Final = 512  # texts between two movements of the bar; also when a bar is worth showing
 
 _Item = TypeVar("_Item")
-
-
-def longest_first(items: Sequence[Sized]) -> list[int]:
-    """Places by falling length: what needs most memory comes first, and ties keep their order."""
-    return sorted(range(len(items)), key=lambda place: -len(items[place]))
 
 
 def slices(items: list[_Item], size: int) -> Iterator[list[_Item]]:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +52,12 @@ def cache_root() -> Path:
     return Path(os.environ.get("CSLR_CACHE_DIR") or user_cache_dir("cslr"))
 
 
-def default_directory() -> Path:
-    """Where embeddings are kept unless told otherwise."""
-    return cache_root() / "embeddings"
+def default_directory(part: Literal["public", "private"] = "private") -> Path:
+    """Where embeddings are kept unless told otherwise.
+
+    Those of public texts lie apart, so that nothing about clients' texts is read with them.
+    """
+    return cache_root() / "embeddings" / part
 
 
 @dataclass(frozen=True, eq=False)

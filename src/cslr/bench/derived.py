@@ -16,11 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from cslr.errors import EncoderError
+from cslr.numerics.rows import row_by_row
 from cslr.seeding import Seeds
 from cslr.types import FloatArray
 
@@ -73,7 +75,7 @@ def derived(base: Encoder, name: str) -> Derived:
             turned = turned + noise * _unit(np.sin(_FREQUENCY * turned @ rotation))
         return _unit(turned).astype(np.float32)
 
-    return Derived(base, name, change, kept)
+    return Derived(base, name, partial(row_by_row, change), kept)
 
 
 def _unit(z: FloatArray) -> FloatArray:

@@ -2,6 +2,9 @@
 
 A text becomes one row or several, one below the other; ``starts`` (n + 1,) says where the rows of
 each text begin. Sentences have one row each, tagged sentences one a word.
+
+Guarantee: the rows of a text depend on that text and the encoder alone, bit for bit: not on the
+texts beside it, their order, what the cache held, or earlier runs.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cslr.bench.batches import PIECE, longest_first, progress_bar, slices
+from cslr.bench.batches import PIECE, progress_bar, slices
 from cslr.bench.cache import EmbeddingCache
 from cslr.errors import EncoderError
 from cslr.types import BoolArray, FloatArray, IntArray
@@ -77,7 +80,8 @@ def starts_of(parts: Sequence[Sized]) -> IntArray:
 
 def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatArray:
     """(rows, d) float32 of unit norm; refuses what is not finite or has no direction."""
-    norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+    # A sum along the last axis of a plain array: a buffered einsum would split rows by their place.
+    norms = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
     if len(bad):
         text = int(_texts_of(starts, bad)[0])
@@ -119,7 +123,7 @@ def _encode_missing(
     starts = starts_of(keys)
     vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
     with progress_bar(len(texts), progress) as bar:
-        for chunk in slices(longest_first(texts), _CHUNK):
+        for chunk in slices(list(range(len(texts))), _CHUNK):
             for piece in slices(chunk, PIECE):
                 own = starts_of([keys[place] for place in piece])
                 fresh = _encode_piece([texts[place] for place in piece], own, places[piece], recipe)

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from cslr.bench.batches import BATCH, longest_first, progress_bar, slices
+from cslr.bench.batches import progress_bar
 from cslr.bench.cache import EmbeddingCache
 from cslr.bench.derived import Derived, derived
 from cslr.bench.embedding import Recipe, embed_rows, unit_rows
@@ -84,17 +84,19 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str], progress: bool = False) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
-        Texts of similar length share a batch, so little is spent on padding.
+        Guarantee: a row depends on its text alone, bit for bit. Every text is a forward pass of its
+        own, because padding and the other rows of a batch change a vector by rounding, and the
+        vectors of public sentences are published without noise.
         """
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         with progress_bar(len(texts), progress) as bar:
-            for batch in slices(longest_first(texts), BATCH):
-                vectors[batch] = self._forward([texts[row] for row in batch])
-                bar.advance(len(batch))
+            for row, text in enumerate(texts):
+                vectors[row] = self._forward([text])[0]
+                bar.advance(1)
         return unit_rows(vectors, np.arange(len(texts) + 1), self.id)
 
     def _forward(self, texts: list[str]) -> FloatArray:
-        """One batch through the model, (n, d), not yet checked."""
+        """One pass through the model, (n, d), not yet checked."""
         vectors: FloatArray = self._model.encode(
             texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
         )
@@ -124,8 +126,8 @@ class WordMeans:
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts."""
-        vectors = self.words.encode([spaced(text) for text in texts])
-        sums = np.add.reduceat(vectors.z, vectors.starts[:-1], axis=0)
+        words = (self.words.encode([spaced(text)]).z for text in texts)
+        sums = np.stack([z.sum(axis=0) for z in words])
         return unit_rows(sums, np.arange(len(texts) + 1), self.id)
 
 

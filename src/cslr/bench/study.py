@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from cslr.bench.cache import EmbeddingCache
-from cslr.bench.encoders import embed, load_encoder
+from cslr.bench.cache import EmbeddingCache, default_directory
+from cslr.bench.encoders import Encoder, embed, load_encoder
 from cslr.bench.methods import method_named
 from cslr.bench.own_run import complete, is_own, load_own_stream
 from cslr.bench.streams import Label, Rows, Stream, load_stream
@@ -98,22 +98,28 @@ def load_study(config: Config, progress: bool = False) -> Study:
 
 
 def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> Study:
-    """The stream's rows, its public sentences and its label texts as vectors."""
+    """The stream's rows, its public sentences and its label texts as vectors.
+
+    What is public is embedded in a call of its own, through a cache of its own: no private row is
+    anywhere near it, whatever an encoder does with the texts it is given together.
+    """
     family = Family(stream.family, len(stream.labels))
     if stream.family == "tagging":
         return _embed_words(stream, family, config, started, progress)
     encoder = load_encoder(config.encoder)
-    groups = [
-        stream.train.texts,
-        stream.test.texts,
-        stream.public,
-        [label.description for label in stream.labels],
-        [topic for label in stream.labels for topic in _topics(label, stream.labels)],
-    ]
-    texts = [text for group in groups for text in group]
-    vectors = embed(texts, encoder, EmbeddingCache(), progress=progress)
-    ends = np.cumsum([len(group) for group in groups])
-    train, test, public, label_texts, topics = np.split(vectors, ends[:-1])
+    public, label_texts, topics = _embed_apart(
+        [
+            stream.public,
+            [label.description for label in stream.labels],
+            [topic for label in stream.labels for topic in _topics(label, stream.labels)],
+        ],
+        encoder,
+        EmbeddingCache(default_directory("public")),
+        progress,
+    )
+    private = EmbeddingCache(default_directory("private"))
+    rows = [stream.train.texts, stream.test.texts]
+    train, test = _embed_apart(rows, encoder, private, progress)
     return Study(
         stream,
         family,
@@ -125,6 +131,16 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
         time.perf_counter() - started,
         topics=topics.reshape(len(label_texts), -1, topics.shape[1]) if len(topics) else None,
     )
+
+
+def _embed_apart(
+    groups: Sequence[Sequence[str]], encoder: Encoder, cache: EmbeddingCache, progress: bool
+) -> list[FloatArray]:
+    """(n, d) of each group of texts."""
+    texts = [text for group in groups for text in group]
+    vectors = embed(texts, encoder, cache, progress=progress)
+    ends = np.cumsum([len(group) for group in groups])
+    return np.split(vectors, ends[:-1])
 
 
 def _topics(label: Label, labels: tuple[Label, ...]) -> list[str]:
@@ -148,8 +164,11 @@ def _embed_words(
     stream: Stream, family: Family, config: Config, started: float, progress: bool
 ) -> Study:
     encoder = load_token_encoder(config.encoder, config.layer)
-    cache = EmbeddingCache()
-    public = _sentences_of(stream.public, PUBLIC_WORDS)
+    sentences = _sentences_of(stream.public, PUBLIC_WORDS)
+    open_cache = EmbeddingCache(default_directory("public"))
+    public = embed_words(sentences, encoder, open_cache, progress=progress)
+    label_texts = _marked_words(stream.labels, encoder, open_cache)
+    cache = EmbeddingCache(default_directory("private"))
     train = embed_words(stream.train.texts, encoder, cache, progress=progress)
     test = embed_words(stream.test.texts, encoder, cache, progress=progress)
     return Study(
@@ -158,8 +177,8 @@ def _embed_words(
         encoder.id,
         _of_words(train, stream.train, family),
         _of_words(test, stream.test, family),
-        embed_words(public, encoder, cache, progress=progress).z,
-        _marked_words(stream.labels, encoder, cache),
+        public.z,
+        label_texts,
         time.perf_counter() - started,
     )
 

@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from cslr.bench.batches import BATCH, longest_first, slices
 from cslr.bench.cache import EmbeddingCache
 from cslr.bench.embedding import Recipe, embed_rows, starts_of, unit_rows
 from cslr.bench.models import Source, declared, find_model, import_late, load_model, model_id
@@ -102,18 +101,14 @@ class LayerEncoder:
     def encode(self, texts: Sequence[str]) -> WordVectors:
         """One row of unit norm for each of ``text.split(" ")``, in the order of the texts.
 
-        Windows of similar length share a batch, so little is spent on padding. What else is in
-        a batch changes a vector by rounding only.
+        Guarantee: the rows of a text depend on that text alone, bit for bit: every window is a
+        forward pass of its own.
         """
         sentences = [text.split(" ") for text in texts]
         starts = starts_of(sentences)
         sums = np.zeros((starts[-1], self.dimension), dtype=np.float32)
-        windows = self._windows(sentences, starts)
-        for batch in slices(longest_first([window.pieces for window in windows]), BATCH):
-            chosen = [windows[place] for place in batch]
-            states = self._forward([window.pieces for window in chosen])
-            for window, state in zip(chosen, states, strict=True):
-                np.add.at(sums, window.rows, state[window.places])
+        for window in self._windows(sentences, starts):
+            np.add.at(sums, window.rows, self._forward(window.pieces)[window.places])
         return WordVectors(unit_rows(sums, starts, self.id), starts)  # a mean's length is no matter
 
     def _windows(self, sentences: list[list[str]], starts: IntArray) -> list[_Window]:
@@ -165,18 +160,16 @@ class LayerEncoder:
             )
         return [[unknown if word in odd else word for word in words] for words in sentences]
 
-    def _forward(self, pieces: list[list[int]]) -> FloatArray:
-        """One batch through the model: (n, longest, d); rows are filled up on the right."""
+    def _forward(self, pieces: list[int]) -> FloatArray:
+        """One window through the model: (pieces, d)."""
         torch = import_late("torch")
-        ids = torch.full((len(pieces), max(map(len, pieces))), self._tokenizer.pad_token_id or 0)
-        mask = torch.zeros_like(ids)
-        for row, own in enumerate(pieces):
-            ids[row, : len(own)] = torch.tensor(own)
-            mask[row, : len(own)] = 1
+        ids = torch.tensor([pieces])
         with torch.inference_mode():
-            output = self._model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+            output = self._model(
+                input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True
+            )
         _check_layer(self.layer, len(output.hidden_states), str(self.source))
-        states: FloatArray = output.hidden_states[self.layer].numpy()
+        states: FloatArray = output.hidden_states[self.layer][0].numpy()
         return states
 
     @cached_property

@@ -2,7 +2,8 @@
 
 Clients of similar size are padded to a common length and handled in one batched call. Because
 contributions are added up as integers and every random stream is addressed by client, neither the
-order of clients nor the batching can change a result.
+order of clients nor the batching changes a result beyond the rounding of floating point. Where
+privacy is enforced not even that may pass from one client to another, so each is handled alone.
 """
 
 from __future__ import annotations
@@ -68,11 +69,17 @@ class Population:
         return np.arange(self.count) if self.ids is None else self.ids
 
     def cohort(
-        self, task: int, taking_part: BoolArray, cap: int, spoken: Spoken | None = None
+        self,
+        task: int,
+        taking_part: BoolArray,
+        cap: int,
+        spoken: Spoken | None = None,
+        alone: bool = False,
     ) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros.
 
         spoken: what clients remember of earlier tasks, and of this one from now on.
+        alone: whether each client's answer is computed by itself.
         """
         honest = np.ones(self.count, dtype=np.bool_)
         if self.hostile is not None:
@@ -81,7 +88,7 @@ class Population:
         speaking = taking_part & honest & self._speaks(task, cap)
         if spoken is not None:
             speaking[speaking] = spoken.admit(self.addresses[speaking].tolist(), task, cap)
-        return SimulatedCohort(self, task, speaking, hostile)
+        return SimulatedCohort(self, task, speaking, hostile, alone)
 
     def _speaks(self, task: int, cap: int) -> BoolArray:
         """(N,) whether the task is among those each client contributes to.
@@ -107,6 +114,8 @@ class SimulatedCohort:
     taking_part: BoolArray  # (N,)
     hostile: tuple[int, ...] = ()
     """Clients that take part only to do harm: they respect the bound and nothing else."""
+    alone: bool = False
+    """One client a batch: an answer depends on that client's rows alone, bit for bit."""
 
     @property
     def size(self) -> int:
@@ -175,7 +184,8 @@ class SimulatedCohort:
         by_size = np.argsort(sizes, kind="stable")
         while len(by_size):
             longest = np.cumsum(np.ones(len(by_size), int)) * sizes[by_size]
-            take = max(1, int(np.searchsorted(longest, BATCH_ROWS, side="right")))
+            fitting = int(np.searchsorted(longest, BATCH_ROWS, side="right"))
+            take = 1 if self.alone else max(1, fitting)
             chosen, by_size = by_size[:take], by_size[take:]
             yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
 

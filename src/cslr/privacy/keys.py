@@ -1,7 +1,9 @@
 """Where the keys of the noise come from and how long they live.
 
 ``EphemeralKeys`` protect: 32 bytes of the operating system in a file readable by its owner alone,
-unlinked once the release is safe. ``SeededKeys`` make a simulation repeatable and protect nobody.
+unlinked once the release is safe. In the same file lies the sum that is to be released: a release
+that was charged and then interrupted is finished from there, so what happens next does not depend
+on the rows as they are by then. ``SeededKeys`` make a simulation repeatable and protect nobody.
 """
 
 from __future__ import annotations
@@ -12,52 +14,72 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Final, Protocol
 
 from cslr.errors import PrivacyError
 from cslr.files import make_directory, sync_directory, write_all
+from cslr.privacy.noise import key_for_sum
 from cslr.seeding import Seeds
+from cslr.types import IntArray
 
 __all__ = ["EphemeralKeys", "NoiseKeys", "SeededKeys"]
+
+
+_KEY_BYTES: Final = 32
 
 
 class NoiseKeys(Protocol):
     """Keys by release and attempt."""
 
-    def fresh(self, label: str, attempt: int) -> bytes:
-        """A key for a new charge, durable if a crash must find it again."""
+    seeded: ClassVar[bool]
+    """Whether a key follows from the release's name, so that repeating it repeats its noise."""
 
-    def recover(self, label: str, attempt: int) -> bytes | None:
-        """The key of an unsettled charge, if it still exists."""
+    def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
+        """A key for a new charge; durable, with ``kept``, if a crash must find it again."""
+
+    def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
+        """The key of an unsettled charge and what was kept with it, if they still exist."""
 
     def discard(self, label: str, attempt: int) -> None:
-        """Forget the key for good."""
+        """Forget the key, and what was kept with it, for good."""
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        """The key of the noise that is added to an integer sum."""
 
 
 @dataclass(frozen=True)
 class SeededKeys:
-    """Keys that follow from a seed: ``privacy: simulated``."""
+    """Keys that follow from a seed: ``privacy: simulated``.
 
+    The noise belongs to the seed and the release alone, whatever the sum: two machines whose
+    embeddings differ in the last bit draw the same noise, and their figures agree up to rounding.
+    """
+
+    seeded: ClassVar[bool] = True
     seeds: Seeds
 
-    def fresh(self, label: str, attempt: int) -> bytes:
+    def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
         return self.seeds.digest("noise key", label, attempt)
 
-    def recover(self, label: str, attempt: int) -> bytes | None:
-        return self.fresh(label, attempt)
+    def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
+        return self.fresh(label, attempt, b""), b""
 
     def discard(self, label: str, attempt: int) -> None:
         """Nothing to forget: the seed is public."""
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        return key
 
 
 @dataclass(frozen=True)
 class EphemeralKeys:
     """One file per unsettled charge in ``directory``: ``privacy: enforced``."""
 
+    seeded: ClassVar[bool] = False
     directory: Path
 
-    def fresh(self, label: str, attempt: int) -> bytes:
-        key = os.urandom(32)
+    def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
+        key = os.urandom(_KEY_BYTES)
         path = self._path(label, attempt)
         with _told(f"no noise key could be written to {self.directory}", "Nothing was charged"):
             make_directory(self.directory, mode=0o700)
@@ -65,16 +87,17 @@ class EphemeralKeys:
             path.unlink(missing_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                write_all(file, key)
+                write_all(file, key + kept)
                 os.fsync(file)
             finally:
                 os.close(file)
             sync_directory(self.directory)
         return key
 
-    def recover(self, label: str, attempt: int) -> bytes | None:
+    def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
         with contextlib.suppress(OSError):
-            return self._path(label, attempt).read_bytes()
+            content = self._path(label, attempt).read_bytes()
+            return content[:_KEY_BYTES], content[_KEY_BYTES:]
         return None
 
     def discard(self, label: str, attempt: int) -> None:
@@ -83,6 +106,9 @@ class EphemeralKeys:
             path.unlink(missing_ok=True)
             if self.directory.is_dir():
                 sync_directory(self.directory)
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        return key_for_sum(key, total)
 
     def left_over(self, unsettled: Iterable[tuple[str, int]]) -> list[Path]:
         """Key files of no unsettled charge (label, attempt): whoever finds one can undo noise."""

@@ -8,9 +8,11 @@ A line per record, each numbered and naming the hash of the one before:
     charge    a release that is about to happen, with a commitment to its noise key and a tag
     settled   its result is safe elsewhere; the key is gone
 
-A charge is on disk before its noise is drawn. If the process dies in between, the same sum comes
-back with the same tag and gets the same noise at no further cost; another sum (a client dropped
-meanwhile) is another release and is charged. So a crash may over-charge, never under-charge.
+A charge is on disk before its noise is drawn, and the sum it is for was kept beside the noise key
+before that. If the process dies in between, the release is finished from there, at no further cost
+and without asking anybody again: whether rows changed meanwhile can show neither in the ledger nor
+in what the program does. If key or sum are lost, the release is charged again. So a crash may
+over-charge, never under-charge.
 
 A ledger belongs to a federation or data set, not to a run: a second run on the same data adds up.
 What a run keeps carries a ``Receipt``: the federation's id, number and hash of the record that paid
@@ -25,7 +27,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
@@ -43,6 +45,7 @@ from cslr.privacy.federation import (
 from cslr.privacy.keys import NoiseKeys, SeededKeys
 from cslr.privacy.plan import Plan
 from cslr.privacy.receipts import Receipt, objection
+from cslr.types import IntArray
 
 __all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
 
@@ -150,15 +153,28 @@ class Ledger:
         """Whether exactly this was written down."""
         return bool(self._entries.plan == plain({"plan": plan.as_dict(), "public": dict(public)}))
 
-    def charge(self, charge: Charge, tag_of: Callable[[bytes], str]) -> bytes:
+    def charge(self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes = b"") -> bytes:
         """Make the cost of a release durable and hand out its noise key.
 
-        tag_of: names the sum under a key, so that the same sum is recognised after a crash.
+        tag_of: names the sum under a key. kept: the sum, to finish the release after a crash.
         """
         with self._turn:
-            record, key = self._same_release(charge, tag_of) or self._new_release(charge, tag_of)
+            record, key = self._repeated(charge, tag_of) or self._new_release(charge, tag_of, kept)
             self._paid[charge.label] = Receipt(self.id, record["n"], record["hash"])
             return key
+
+    def interrupted(self, charge: Charge) -> tuple[bytes, bytes, str] | None:
+        """Key, kept sum and tag of a release that was charged and not finished, if there is one."""
+        with self._turn:
+            for record, key, kept in self._open_releases(charge):
+                if kept:
+                    self._paid[charge.label] = Receipt(self.id, record["n"], record["hash"])
+                    return key, kept, record["body"]["tag"]
+        return None
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        """The key of the noise that is added to an integer sum under a key handed out here."""
+        return self._keys.noise_key(key, total)
 
     def receipt(self, label: str) -> Receipt:
         """Of the release of ``label`` that was charged last, to be kept beside it."""
@@ -242,29 +258,36 @@ class Ledger:
         return record
 
     def _new_release(
-        self, charge: Charge, tag_of: Callable[[bytes], str]
+        self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes
     ) -> tuple[dict[str, Any], bytes]:
         """A charge within the budget, with a key of its own."""
         self._check_budget(charge)
         attempt = len(self._entries.charges)
-        key = self._keys.fresh(charge.label, attempt)
+        key = self._keys.fresh(charge.label, attempt, kept)
         commitment = hashlib.sha256(key).hexdigest()
         promised = {"attempt": attempt, "commitment": commitment, "tag": tag_of(key)}
         return self._append("charge", {**asdict(charge), **promised}), key
 
-    def _same_release(
+    def _repeated(
         self, charge: Charge, tag_of: Callable[[bytes], str]
     ) -> tuple[dict[str, Any], bytes] | None:
-        """An earlier charge for the very same sum, if there is one, and its key."""
+        """In a simulation, an unfinished charge of the very same sum: it keeps no sums."""
+        if self._keys.seeded:
+            for record, key, _ in self._open_releases(charge):
+                if tag_of(key) == record["body"]["tag"]:
+                    return record, key
+        return None
+
+    def _open_releases(self, charge: Charge) -> list[tuple[dict[str, Any], bytes, bytes]]:
+        """Unfinished charges of this release at this cost, with their keys and what was kept."""
+        found = []
         for record in self._entries.open_charges(charge.label):
             body = record["body"]
-            key = self._keys.recover(charge.label, body["attempt"])
-            if key is None or hashlib.sha256(key).hexdigest() != body["commitment"]:
-                continue
+            key, kept = self._keys.recover(charge.label, body["attempt"]) or (b"", b"")
             same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
-            if same_cost and tag_of(key) == body["tag"]:
-                return record, key
-        return None
+            if same_cost and hashlib.sha256(key).hexdigest() == body["commitment"]:
+                found.append((record, key, kept))
+        return found
 
     def _check_budget(self, charge: Charge) -> None:
         budget = self.federation.budget
@@ -302,11 +325,16 @@ class Ledger:
 class _NoKeys:
     """Keys for a ledger that is only read."""
 
-    def fresh(self, label: str, attempt: int) -> bytes:
+    seeded: ClassVar[bool] = False
+
+    def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
         raise PrivacyError("this ledger was opened for reading")
 
-    def recover(self, label: str, attempt: int) -> bytes | None:
+    def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
         return None
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        raise PrivacyError("this ledger was opened for reading")
 
     def discard(self, label: str, attempt: int) -> None:
         raise PrivacyError("this ledger was opened for reading")

@@ -16,18 +16,14 @@ from typing import Final
 import numpy as np
 
 from cslr.privacy.accounting import Charge
+from cslr.privacy.grid import Grid
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.noise import (
-    MOST_SIGMA,
-    KeyStream,
-    discrete_gaussian,
-    key_for_sum,
-    tag_for_sum,
-)
+from cslr.privacy.noise import MOST_SIGMA, KeyStream, discrete_gaussian, tag_for_sum
+from cslr.privacy.unfinished import Unfinished
 from cslr.privacy.values import _SEAL, Bounded, Released, Summed
-from cslr.types import FloatArray
+from cslr.types import FloatArray, IntArray
 
-__all__ = ["LEAST_SIGMA", "noise_in_steps", "recall", "release", "release_each", "settle"]
+__all__ = ["LEAST_SIGMA", "finish", "noise_in_steps", "recall", "release", "release_each", "settle"]
 
 LEAST_SIGMA: Final = 2**12
 """Grid steps: below this the grid is too coarse to be accounted as continuous."""
@@ -52,19 +48,51 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
     With ``charge.sigma`` None nothing is added and the ledger says ε = ∞.
     """
     total = summed.total(_SEAL)
-    # What cannot be noised is refused before it is charged.
-    scale = None if charge.sigma is None else noise_in_steps(charge.sigma, summed.grid.steps)
-    key = ledger.charge(charge, lambda key: tag_for_sum(key, total))
-    if scale is not None:
-        stream = KeyStream(key_for_sum(key, total))
-        total = total + discrete_gaussian(scale, len(total), stream)
-    return Released(summed.grid.decode(total), _SEAL)
+    _check_scale(charge, summed.grid)
+    kept = Unfinished(total, summed.grid)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, total), kept.as_bytes())
+    return Released(_noised(kept, charge, key, ledger), _SEAL)
+
+
+def finish(charge: Charge, ledger: Ledger) -> Released[FloatArray] | None:
+    """The release of this charge that an interruption left unfinished, if there is one.
+
+    It is made of the sum that was kept beside its key, so no client is asked again and nothing
+    depends on rows as they are now. None: nothing was charged, or what was kept is lost.
+    """
+    interrupted = ledger.interrupted(charge)
+    if interrupted is None:
+        return None
+    key, content, tag = interrupted
+    kept = Unfinished.from_bytes(content)
+    if kept is None or tag_for_sum(key, kept.total.ravel()) != tag:
+        return None
+    return Released(_noised(kept, charge, key, ledger), _SEAL)
+
+
+def _check_scale(charge: Charge, grid: Grid) -> None:
+    """What cannot be noised is refused before it is charged."""
+    if charge.sigma is not None:
+        noise_in_steps(charge.sigma, grid.steps)
+
+
+def _noised(kept: Unfinished, charge: Charge, key: bytes, ledger: Ledger) -> FloatArray:
+    """The sum, or each of several vectors, with noise, in the units of the bound."""
+    total: IntArray = kept.total
+    if charge.sigma is not None:
+        scale = noise_in_steps(charge.sigma, kept.grid.steps)
+        stream = KeyStream(ledger.noise_key(key, total.ravel()))
+        total = total + discrete_gaussian(scale, total.size, stream).reshape(total.shape)
+    values = kept.grid.decode(total)
+    return values if kept.senders is None else np.column_stack([kept.senders, values])
 
 
 def release_each(
-    answers: Sequence[Bounded], charge: Charge, ledger: Ledger
+    answers: Sequence[Bounded], charge: Charge, ledger: Ledger, senders: Sequence[int] | None = None
 ) -> Released[FloatArray]:
     """(b, D) every client's own vector with noise of its own: what a device does before it sends.
+
+    senders: who sent which; given, the result is (b, 1 + D) with that number in front.
 
     Nobody's noise hides anybody else, so each client pays the whole charge, and it arrives under
     its sender's name, so the charge must claim no amplification.
@@ -78,12 +106,11 @@ def release_each(
     if any(each.grid != grid for each in answers):
         raise ValueError("answers must lie on one grid")
     rows = np.concatenate([each.rows(_SEAL) for each in answers])
-    scale = None if charge.sigma is None else noise_in_steps(charge.sigma, grid.steps)
-    key = ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()))
-    if scale is not None:
-        stream = KeyStream(key_for_sum(key, rows.ravel()))
-        rows = rows + discrete_gaussian(scale, rows.size, stream).reshape(rows.shape)
-    return Released(grid.decode(rows), _SEAL)
+    _check_scale(charge, grid)
+    names = None if senders is None else np.array(senders, dtype=np.int64)
+    kept = Unfinished(rows, grid, names)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()), kept.as_bytes())
+    return Released(_noised(kept, charge, key, ledger), _SEAL)
 
 
 def settle(released: Released[FloatArray], label: str, ledger: Ledger) -> None:

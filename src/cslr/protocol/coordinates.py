@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from cslr.errors import DataError
+from cslr.numerics.rows import row_by_row
 from cslr.types import FloatArray, IntArray
 
 __all__ = [
@@ -83,8 +84,8 @@ class Translation:
     for ``mapped`` that ``into`` misses of the reference."""
 
     def common(self, z: FloatArray) -> FloatArray:
-        """(…, d) of this encoder -> common coordinates."""
-        return z if self.into is None else self.into(z)
+        """(…, d) of this encoder -> common coordinates; each row by itself, bit for bit."""
+        return z if self.into is None else row_by_row(self.into, z)
 
     def own(self, z: FloatArray) -> FloatArray:
         """Common coordinates, of replay for example -> (…, d) of this encoder."""

@@ -19,10 +19,11 @@ from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.mechanism import recall, release_each, settle
+from cslr.privacy.mechanism import release_each
 from cslr.privacy.plan import Plan
-from cslr.privacy.values import Bounded
+from cslr.privacy.values import Bounded, Released
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.once import release_once
 from cslr.protocol.ports import Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import clip_embeddings, learn_lists
 from cslr.protocol.step2_sign import signatures
@@ -87,11 +88,6 @@ def _list_of(examples: Examples, request: Request, layout: Layout, grid: Grid) -
     return bound(layout.pack(list_statistics(examples, request)), grid)
 
 
-def _under_names(vectors: FloatArray, clients: tuple[int, ...]) -> FloatArray:
-    """(b, 1 + D) what was sent, behind the number of who sent it."""
-    return np.column_stack([np.array(clients, dtype=np.float64), vectors])
-
-
 def named(
     request: Request,
     cohort: Cohort,
@@ -103,17 +99,14 @@ def named(
     """Lines 1 to 6, at the server: ask for lists, name their entries, tell the clients."""
     label = f"task {request.task} list"
     layout = agreement.list_layout(len(request.groups))
-    kept = keep.load(label)
-    if kept is None:
-        grid = Grid(agreement.list_bound)
-        device = partial(_list_of, request=request, layout=layout, grid=grid)
+    charge = plan.list_charge(label, request.task)
+    device = partial(_list_of, request=request, layout=layout, grid=Grid(agreement.list_bound))
+
+    def release() -> Released[FloatArray]:
         clients, answers = cohort.each(device)
-        charge = plan.list_charge(label, request.task)
-        released = release_each(answers, charge, ledger).map(partial(_under_names, clients=clients))
-        keep.save(label, released.value)
-        settle(released, label, ledger)
-    else:
-        released = recall(kept, label, ledger)
+        return release_each(answers, charge, ledger, clients)
+
+    released = release_once(charge, release, ledger, keep)
     names = released.map(
         lambda signed: dict(
             zip(

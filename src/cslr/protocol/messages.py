@@ -107,7 +107,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         name="update of other networks",
         leaves="sum",
-        made_by="cslr.protocol.updates.released_update",
+        made_by="cslr.protocol.updates.sum_of_updates",
         clipped_by="one ℓ2 bound over all networks together",
         noised_by="aggregator",
         charged_as="Plan.head_charge",

@@ -17,12 +17,13 @@ from cslr.numerics.mixture import Mixture
 from cslr.numerics.projection import onto_ball
 from cslr.privacy.grid import bound
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.mechanism import recall, release, settle
+from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released, gather
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.head import Head
 from cslr.protocol.list_mode import GroupLists, group_lists, named
+from cslr.protocol.once import release_once
 from cslr.protocol.ports import Cohort, Device, Examples, Keep, Request
 from cslr.protocol.step1_list import steadied
 from cslr.protocol.step3_match import match
@@ -194,13 +195,8 @@ def _released(
     keep: Keep,
 ) -> Released[FloatArray]:
     """One sum: asked for, paid, noised and kept; or recalled if it was kept before."""
-    kept = keep.load(label)
-    if kept is not None:
-        return recall(kept, label, ledger)
-    noisy = release(cohort.total(device), plan.charge(label, task), ledger)
-    keep.save(label, noisy.value)
-    settle(noisy, label, ledger)
-    return noisy
+    charge = plan.charge(label, task)
+    return release_once(charge, lambda: release(cohort.total(device), charge, ledger), ledger, keep)
 
 
 def request_for(

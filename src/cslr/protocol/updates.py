@@ -6,18 +6,20 @@ cohort that is expected, a public number, never by the one that came.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.mechanism import recall, release, settle
+from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Summed
+from cslr.protocol.once import release_once
 from cslr.protocol.ports import Keep
 from cslr.types import FloatArray
 
-__all__ = ["Where", "kept_update", "release_update", "released_update"]
+__all__ = ["Where", "release_update", "sum_of_updates"]
 
 
 @dataclass(frozen=True)
@@ -38,35 +40,20 @@ class Where:
         return plan.head_q * self.clients * plan.cap / plan.releases
 
 
-def kept_update(where: Where, plan: Plan, ledger: Ledger, keep: Keep) -> FloatArray | None:
-    """(D,) the update as it was released before an interruption, if it was."""
-    kept = keep.load(where.label)
-    if kept is None:
-        return None
-    return recall(kept, where.label, ledger).value / where.expected(plan)
-
-
 def release_update(
-    summed: Summed, where: Where, plan: Plan, ledger: Ledger, keep: Keep
+    ask: Callable[[], Summed], where: Where, plan: Plan, ledger: Ledger, keep: Keep
 ) -> FloatArray:
-    """(D,) the average update: charged, noised with ``plan.head_sigma``, kept."""
+    """(D,) the average update: asked for, charged, noised with ``plan.head_sigma``, kept.
+
+    One that was released or charged before an interruption is taken from there, and not paid twice.
+
+    Guarantee: one Gaussian release of multiplier ``plan.head_sigma``.
+    """
     charge = plan.head_charge(where.label, where.task, where.round)
-    noisy = release(summed, charge, ledger)
-    keep.save(where.label, noisy.value)
-    settle(noisy, where.label, ledger)
+    noisy = release_once(charge, lambda: release(ask(), charge, ledger), ledger, keep)
     return noisy.value / where.expected(plan)
 
 
-def released_update(
-    vectors: FloatArray, norm: float, where: Where, plan: Plan, ledger: Ledger, keep: Keep
-) -> FloatArray:
-    """(D,) the average of updates (b, D), each clipped to ``norm``; a kept one is not paid twice.
-
-    Guarantee: one Gaussian release of multiplier ``plan.head_sigma``, in which zeroing a client
-    moves the sum by at most ``norm``.
-    """
-    kept = kept_update(where, plan, ledger, keep)
-    if kept is not None:
-        return kept
-    summed = plain_sum([bound(vectors, Grid(norm))])
-    return release_update(summed, where, plan, ledger, keep)
+def sum_of_updates(vectors: FloatArray, norm: float) -> Summed:
+    """The sum of updates (b, D), each clipped to ``norm``: by so much zeroing a client moves it."""
+    return plain_sum([bound(vectors, Grid(norm))])

@@ -147,7 +147,9 @@ class Lab:
         """(D,) the average update of a model, by the real protocol."""
         where = updates.Where(0, 0, clients)
         plan = self.plan("update", epsilon, q)
-        return updates.released_update(vectors, norm, where, plan, ledger, keep)
+        return updates.release_update(
+            lambda: updates.sum_of_updates(vectors, norm), where, plan, ledger, keep
+        )
 
     def plan(self, mode: str, epsilon: float, q: float = 1.0) -> Plan:
         return calibrate(Budget(epsilon), 1, q, schedule=SCHEDULES[mode], head_q=q)

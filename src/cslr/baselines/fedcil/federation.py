@@ -16,11 +16,12 @@ from cslr.baselines.fedcil.recipes import Recipe
 from cslr.baselines.fedcil.training import Steps
 from cslr.baselines.setting import Setting
 from cslr.errors import ConfigError
+from cslr.privacy.values import Summed
 from cslr.protocol.head import Head
 from cslr.protocol.targets import label_targets
-from cslr.protocol.updates import Where, kept_update, released_update
+from cslr.protocol.updates import Where, release_update, sum_of_updates
 from cslr.seeding import Seeds
-from cslr.types import FloatArray
+from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Federation"]
 
@@ -101,10 +102,12 @@ class Federation:
         setting, recipe = self.setting, self.recipe
         plan, ledger, keep = setting.plan, setting.ledger, setting.keep
         where = Where(task, number, setting.population.count)
-        update = kept_update(where, plan, ledger, keep)
-        if update is None:
+
+        def ask() -> Summed:
             vectors = self._updates(task, number, model, replay, seeds)
-            update = released_update(vectors, recipe.norm, where, plan, ledger, keep)
+            return sum_of_updates(vectors, recipe.norm)
+
+        update = release_update(ask, where, plan, ledger, keep)
         model = (model + self._trusted(update, where)).astype(np.float32)
         taught = [*teachers, Snapshot(model, np.array(setting.tasks[task]))]
         pool = self._generated(taught, 4 * recipe.pool, seeds.at("teachers"))
@@ -124,18 +127,29 @@ class Federation:
         told = Told(model, normal(seeds.at("noise"), recipe.pool, self.shapes.noise), replay, heard)
         steps = Steps(recipe.rate, recipe.generator_rate * recipe.rate, recipe.consistency)
         iterations, batch = recipe.iterations, recipe.batch
-        held = self._held(task, number)
-        vectors = updates(held, told, iterations, batch, self.shapes, family, steps, seeds)
-        return vectors if len(vectors) else np.zeros((1, self.shapes.size))
+        vectors = [
+            updates(held, told, iterations, batch, self.shapes, family, steps, seeds)
+            for held in self._held(task, number)
+        ]
+        return np.concatenate([np.zeros((1, self.shapes.size)), *vectors])
 
-    def _held(self, task: int, number: int) -> Held:
-        """The rows of the task that the cohort of a round holds."""
+    def _held(self, task: int, number: int) -> list[Held]:
+        """The rows of the task that the cohort of a round holds, in batches of clients."""
         population = self.setting.population
         cohort = self.setting.cohort(task, number)
         if cohort.hostile:
             raise ConfigError("fedcil does not study hostile clients; use cslr or dp-sgd")
+        mine = population.tasks[population.held] == task
+        mine &= cohort.taking_part[population.clients]
+        owners = np.unique(population.clients[mine])
+        batches = np.split(owners, len(owners)) if cohort.alone and len(owners) else [owners]
+        return [self._held_by(batch, mine) for batch in batches]
+
+    def _held_by(self, clients: IntArray, mine: BoolArray) -> Held:
+        """The rows that these clients hold among ``mine`` (h,)."""
+        population = self.setting.population
+        mine = mine & np.isin(population.clients, clients)
         places = population.held
-        mine = (population.tasks[places] == task) & cohort.taking_part[population.clients]
         rows, place = np.unique(places[mine], return_inverse=True)
         owners = population.clients[mine]
         if population.targets is None:
@@ -147,7 +161,6 @@ class Federation:
             torch.from_numpy(population.labels[rows]),
             torch.from_numpy(targets.astype(np.float32)),
         )
-        clients = np.unique(owners)
         addresses = population.addresses[clients].tolist()
         return Held(pool, addresses, [place[owners == client] for client in clients])
 
