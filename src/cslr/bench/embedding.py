@@ -125,11 +125,11 @@ def _encode_missing(
     with progress_bar(len(texts), progress) as bar:
         for chunk in slices(list(range(len(texts))), _CHUNK):
             for piece in slices(chunk, PIECE):
-                own = starts_of([keys[place] for place in piece])
-                fresh = _encode_piece([texts[place] for place in piece], own, places[piece], recipe)
-                if not vectors.shape[1]:
-                    vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
-                vectors[_rows_of(starts, np.array(piece))] = fresh
+                for place in piece:
+                    fresh = _encode_one(texts[place], len(keys[place]), places[place], recipe)
+                    if not vectors.shape[1]:
+                        vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
+                    vectors[starts[place] : starts[place + 1]] = fresh
                 bar.advance(len(piece))
             if cache is not None:
                 done = vectors[_rows_of(starts, np.array(chunk))]
@@ -137,25 +137,23 @@ def _encode_missing(
     return vectors
 
 
-def _encode_piece(
-    texts: list[str], starts: IntArray, places: IntArray, recipe: Recipe
-) -> FloatArray:
-    """One piece, checked; a failure is told by the text's place in the caller's list."""
+def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
+    """(rows, d) of one text, checked; ``place``: where it stands in the caller's list.
+
+    The encoder is given one text at a time: beside others it would round differently.
+    """
     try:
-        vectors = recipe.encode(texts)
+        vectors = recipe.encode([text])
     except EncoderError as error:
         if isinstance(error.__cause__, _UnusableVectorError):
-            place = int(places[error.__cause__.text])
             raise EncoderError(_gave_unusable(recipe.encoder, place)) from error
         raise
-    if vectors.ndim != 2 or len(vectors) != starts[-1]:
+    if vectors.ndim != 2 or len(vectors) != rows:
         raise EncoderError(
-            f"encoder {recipe.encoder} gave an array of shape {vectors.shape} for {starts[-1]} "
+            f"encoder {recipe.encoder} gave an array of shape {vectors.shape} for {rows} "
             f"{recipe.row}s; its encode must return one row a {recipe.row}"
         )
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        place = int(places[_texts_of(starts, bad)].min())
+    if not np.isfinite(vectors).all():
         raise EncoderError(_gave_unusable(recipe.encoder, place))
     return vectors
 

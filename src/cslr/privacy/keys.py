@@ -9,12 +9,13 @@ on the rows as they are by then. ``SeededKeys`` make a simulation repeatable and
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Protocol
 
 from cslr.errors import PrivacyError
 from cslr.files import make_directory, sync_directory, write_all
@@ -23,9 +24,6 @@ from cslr.seeding import Seeds
 from cslr.types import IntArray
 
 __all__ = ["EphemeralKeys", "NoiseKeys", "SeededKeys"]
-
-
-_KEY_BYTES: Final = 32
 
 
 class NoiseKeys(Protocol):
@@ -79,7 +77,7 @@ class EphemeralKeys:
     directory: Path
 
     def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
-        key = os.urandom(_KEY_BYTES)
+        key = os.urandom(32)
         path = self._path(label, attempt)
         with _told(f"no noise key could be written to {self.directory}", "Nothing was charged"):
             make_directory(self.directory, mode=0o700)
@@ -87,7 +85,7 @@ class EphemeralKeys:
             path.unlink(missing_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                write_all(file, key + kept)
+                write_all(file, key + _seal(key, kept) + kept)
                 os.fsync(file)
             finally:
                 os.close(file)
@@ -97,7 +95,8 @@ class EphemeralKeys:
     def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
         with contextlib.suppress(OSError):
             content = self._path(label, attempt).read_bytes()
-            return content[:_KEY_BYTES], content[_KEY_BYTES:]
+            key, seal, kept = content[:32], content[32:64], content[64:]
+            return key, kept if hmac.compare_digest(seal, _seal(key, kept)) else b""
         return None
 
     def discard(self, label: str, attempt: int) -> None:
@@ -119,6 +118,11 @@ class EphemeralKeys:
 
     def _path(self, label: str, attempt: int) -> Path:
         return self.directory / f"{attempt:06d}-{sha256(label.encode()).hexdigest()[:16]}.key"
+
+
+def _seal(key: bytes, kept: bytes) -> bytes:
+    """32 bytes by which damage to what is kept shows."""
+    return hmac.digest(key, b"kept\0" + kept, sha256)
 
 
 @contextlib.contextmanager

@@ -105,7 +105,7 @@ def embeddings(known):
     """What a run finds in the cache."""
     texts = known.case.rows.read_text().splitlines()[1:]
     texts = [line.split(",")[0] for line in texts]
-    found, vectors = EmbeddingCache(known.case.root / "cache" / "embeddings").lookup(
+    found, vectors = EmbeddingCache(known.case.root / "cache/embeddings/private").lookup(
         StandIn.id, texts
     )
     return found.tobytes(), vectors.tobytes()
@@ -126,7 +126,7 @@ READERS = {
 
 def file_of(known, name):
     if name == "cache":
-        (path,) = known.case.root.glob("cache/embeddings/*/*.safetensors")
+        (path,) = known.case.root.glob("cache/embeddings/private/*/*.safetensors")
         return path
     (path,) = known.case.run.rglob(name)
     return path

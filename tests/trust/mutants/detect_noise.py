@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL, Summed
 from cslr.seeding import Seeds
 
-from .lab import Finding, Lab
+from .lab import Finding, Lab, instead
 
 LEVEL = 1e-8
 """Probability of a false alarm of one look."""
@@ -61,7 +62,7 @@ def _compare(released: np.ndarray, exact: np.ndarray, grid: Grid, ledger: Ledger
 def freshness(lab: Lab, seed: int) -> Finding:
     """No two noises have anything in common, unless both name and sum are the same."""
     one, other = _sum_of(seed, clients=3), _sum_of(seed, clients=2)
-    ledger = lab.ledger(seed)
+    ledger = lab.ledger(0, keys=EphemeralKeys(lab.room()))
     # After an interruption a client is gone: the same name, another sum.
     first, dropped = (_noise(each, "task 0", ledger) for each in (one, other))
     lists = mechanism.release_each(
@@ -72,8 +73,8 @@ def freshness(lab: Lab, seed: int) -> Finding:
     pairs = {
         "two rounds": (first, _noise(one, "task 1", ledger)),
         "two sums of one name": (first, dropped),
-        "two sums under one key": (first, _noise(other, "task 0", lab.ledger(seed))),
-        "two federations": (first, _noise(one, "task 0", lab.ledger(seed + 1000))),
+        "two sums under one key": _under_one_key(lab, seed, one, other),
+        "two simulations": tuple(_noise(one, "task 0", lab.ledger(seed + n)) for n in (0, 1000)),
         "two federations with keys of the system": tuple(
             _noise(one, "task 0", lab.ledger(0, keys=EphemeralKeys(lab.room()))) for _ in range(2)
         ),
@@ -83,6 +84,15 @@ def freshness(lab: Lab, seed: int) -> Finding:
     worst = max(alike, key=lambda name: alike[name])
     limit = STANDARD_DEVIATIONS / math.sqrt(COORDINATES)
     return Finding(alike[worst] > limit, f"{worst}: correlation {alike[worst]:.3f}")
+
+
+def _under_one_key(lab: Lab, seed: int, one: Summed, other: Summed) -> tuple[np.ndarray, ...]:
+    """Two noises whose keys are the same bytes, as if the system's entropy repeated itself."""
+    with instead(os, "urandom", lambda size: seed.to_bytes(size, "big")):
+        return tuple(
+            _noise(each, "task 0", lab.ledger(0, keys=EphemeralKeys(lab.room())))
+            for each in (one, other)
+        )
 
 
 def _alike(one: np.ndarray, two: np.ndarray) -> float:

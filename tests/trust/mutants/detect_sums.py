@@ -33,9 +33,9 @@ def norms(lab: Lab, seed: int) -> Finding:
         seen.extend(contributions)
         return add_up(contributions)
 
-    def watched_lists(answers, charge, ledger):
+    def watched_lists(answers, charge, ledger, senders=None):
         seen.extend(answers)
-        return send(answers, charge, ledger)
+        return send(answers, charge, ledger, senders)
 
     with everywhere(add_up, watched_sum), everywhere(send, watched_lists):
         for mode in ("joint", "separate", "list"):

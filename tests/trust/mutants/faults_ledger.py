@@ -19,9 +19,9 @@ _thrown_away = itertools.count()
 def list_not_charged() -> AbstractContextManager[None]:
     honest = Ledger.charge
 
-    def fault(self, charge, tag_of):
+    def fault(self, charge, tag_of, kept=b""):
         book = _aside(self) if charge.label.endswith(" list") else self
-        return honest(book, charge, tag_of)
+        return honest(book, charge, tag_of, kept)
 
     return instead(Ledger, "charge", fault)
 

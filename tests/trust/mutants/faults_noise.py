@@ -46,10 +46,12 @@ def shares_lost() -> AbstractContextManager[None]:
 def list_without_noise() -> AbstractContextManager[None]:
     """Lists are paid for and leave the device as they are."""
 
-    def fault(answers, charge, ledger):
+    def fault(answers, charge, ledger, senders=None):
         rows = np.concatenate([each.rows(_SEAL) for each in answers])
         ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()))
-        return Released(answers[0].grid.decode(rows), _SEAL)
+        values = answers[0].grid.decode(rows)
+        named = values if senders is None else np.column_stack([senders, values])
+        return Released(named, _SEAL)
 
     return everywhere(release_each, fault)
 
@@ -58,21 +60,29 @@ def list_without_noise() -> AbstractContextManager[None]:
 def seeded_by_round() -> Iterator[None]:
     """The noise follows from the name of the round, which everybody knows."""
 
-    def fault(self, label, attempt):
+    def fault(self, label, attempt, kept=b""):
         return hashlib.sha256(label.encode()).digest()
+
+    def found(self, label, attempt):
+        return fault(self, label, attempt), b""
 
     with (
         instead(SeededKeys, "fresh", fault),
         instead(EphemeralKeys, "fresh", fault),
-        instead(EphemeralKeys, "recover", fault),
+        instead(EphemeralKeys, "recover", found),
         everywhere(key_for_sum, lambda key, total: key),
     ):
         yield
 
 
-def same_every_round() -> AbstractContextManager[None]:
+@contextmanager
+def same_every_round() -> Iterator[None]:
     """One stream, begun anew for every release."""
-    return everywhere(key_for_sum, lambda key, total: bytes(32))
+    with (
+        everywhere(key_for_sum, lambda key, total: bytes(32)),
+        instead(SeededKeys, "noise_key", lambda self, key, total: bytes(32)),
+    ):
+        yield
 
 
 @contextmanager
