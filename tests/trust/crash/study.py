@@ -172,7 +172,7 @@ def _witnessed(case: Case, points: Points) -> Iterator[None]:
 
     def watched(value: Any, seal: Any) -> Any:
         frame = sys._getframe(1)
-        if frame.f_code.co_name in ("release", "release_each"):
+        if frame.f_code.co_name in ("release", "release_each", "finish"):
             durable = points.durable(str(case.ledger.relative_to(case.root)))
             charges = [line for line in map(json.loads, durable.splitlines()) if _is_charge(line)]
             points.note(

@@ -33,9 +33,9 @@ def program(tmp_path):
         texts += [label.description, *label.topics]
     vectors = np.random.default_rng(1).standard_normal((len(texts), WIDTH))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    EmbeddingCache(tmp_path / "cache" / "embeddings" / "private").store(
-        load_encoder().id, texts, vectors
-    )
+    for part in ("public", "private"):
+        cache = EmbeddingCache(tmp_path / "cache" / "embeddings" / part)
+        cache.store(load_encoder().id, texts, vectors)
     settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
     environment = {**os.environ, "CSLR_CACHE_DIR": str(tmp_path / "cache")}
 
