@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.protocol.public import build_space, declare_modes
+from cslr.protocol.agreement import simulated_clients
+from cslr.protocol.public import _local_topics, build_space, declare_modes, known_directions
+from cslr.protocol.round import statistics_of
 from cslr.seeding import Seeds
 
 
@@ -68,6 +70,68 @@ def test_the_same_corpus_and_stream_give_the_same_space(world):
 def test_the_digest_forgives_the_last_bits_of_an_embedding(world):
     space = world.space()
     assert replace(space, centre=space.centre + 1e-12).digest() == space.digest()
+
+
+# -- few sentences --------------------------------------------------------------------------------
+
+
+def corpus(n: int, d: int = 96, seed: int = 4) -> np.ndarray:
+    """Sentences of a spectrum as encoders have it, of unit length."""
+    z = np.random.default_rng(seed).standard_normal((n, d)) * 0.97 ** np.arange(d) + 0.1
+    return z / np.linalg.norm(z, axis=1, keepdims=True)
+
+
+def space_of(z: np.ndarray, dimension: int = 96):
+    return build_space(z, "synthetic", dimension, 30, Seeds(1).at("anchors"))
+
+
+@pytest.mark.parametrize(("n", "dimension"), [(60, 30), (100, 50), (191, 95), (192, 96), (900, 96)])
+def test_no_more_directions_are_released_than_half_the_number_of_sentences(n, dimension):
+    space = space_of(corpus(n))
+    assert space.dimension == known_directions(n) or n >= 192
+    assert space.dimension == dimension
+    assert space.anchors.shape == (30, dimension)
+
+
+def test_how_many_directions_are_known_depends_on_the_number_of_sentences_alone():
+    assert space_of(corpus(100, seed=1)).dimension == space_of(corpus(100, seed=2)).dimension
+    assert [known_directions(n) for n in (0, 1, 2, 5, 1000)] == [1, 1, 1, 2, 500]
+
+
+@pytest.mark.parametrize("n", [60, 100])
+def test_few_sentences_leave_no_direction_without_spread(n):
+    space = space_of(corpus(n))
+    assert space.spread.min() > 0.1 * space.spread.mean()
+    assert np.linalg.eigvalsh(space.within).min() > 0.05 * np.trace(space.within) / 96
+
+
+def test_few_sentences_know_the_spread_about_as_well_as_many():
+    few, many = space_of(corpus(110)), corpus(20_000, seed=9)
+    ratio = few.spread / few.into(many).var(axis=0)
+    assert ratio.min() > 0.5
+    assert ratio.max() < 2.5
+
+
+def test_means_of_clients_get_through_with_few_sentences(world):
+    """Offsets, and not second moments relative to a spread of nothing, fill a contribution."""
+    z = corpus(100)
+    space = space_of(z)
+    modes = declare_modes(space, z, z[:4], 1, "none", Seeds(1).at("prototypes"))
+    agreement = replace(world.agreement(), space=space, modes=modes)
+    request = agreement.request(0, (0, 1))
+    statistics = statistics_of(simulated_clients(corpus(400, seed=8), 2, Seeds(2)), request)
+    whole = np.square(request.layout.pack(statistics)).sum(axis=1)
+    assert np.median(np.square(statistics.offset).sum(axis=(1, 2)) / whole) > 0.5
+
+
+def test_many_sentences_are_hardly_shrunk():
+    z = corpus(10_000)
+    space = space_of(z)
+    means, residuals = _local_topics(z - z.mean(axis=0), Seeds(1).at("anchors"))
+    between = np.linalg.eigvalsh(means.T @ means / len(means))[::-1]
+    within = space.basis.T @ (residuals.T @ residuals / len(residuals)) @ space.basis
+    np.testing.assert_allclose(space.between, between, atol=0.01 * between.max())
+    np.testing.assert_allclose(space.within, within, atol=0.02 * np.diagonal(within).max())
 
 
 @pytest.mark.parametrize(

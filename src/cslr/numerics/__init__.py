@@ -1,5 +1,5 @@
-"""Gaussians, mixtures, projections and assignments in NumPy and SciPy; no I/O, no privacy."""
+"""Gaussians, mixtures, projections, shrinkage and assignments in NumPy; no I/O, no privacy."""
 
 from __future__ import annotations
 
-__all__ = ["assignment", "gaussian", "mixture", "projection"]
+__all__ = ["assignment", "gaussian", "mixture", "projection", "shrinkage"]

@@ -4,7 +4,9 @@ A public corpus is embedded once. Around its centre, sentences that lie near eac
 local topics; how topics differ gives the directions in which classes are likely to differ
 (``basis``, ``between``), how sentences differ within a topic gives the shape of a class
 (``within``). Coordinates are x = Vᵀ(z − c); the first r of them are released, the rest is
-described by public figures alone.
+described by public figures alone. Few sentences know few directions: both covariances are shrunk
+towards the identity as far as their number demands, and at most half as many directions are
+released as there are sentences.
 
 Nothing here may be computed from client data: the anchors, the directions and the label priors
 are part of the plan that is fixed before the first release.
@@ -22,14 +24,18 @@ import numpy as np
 
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import fit
+from cslr.numerics.shrinkage import shrunk_covariance
 from cslr.types import FloatArray, IntArray
 
-__all__ = ["Modes", "PublicSpace", "build_space", "declare_modes"]
+__all__ = ["Modes", "PublicSpace", "build_space", "declare_modes", "known_directions"]
 
 TOPICS: Final = 1000
 """Public sentences around which a local topic is taken."""
 NEIGHBOURS: Final = 20
 """Sentences in a local topic."""
+LEAST_SENTENCES: Final = 2
+"""Public sentences for each released direction, without which it is not released: n sentences
+around their mean span n − 1 directions, and the last of these are known by chance alone."""
 PRIOR_SHARE: Final = 0.04
 """Share of the public sentences that stand for a label."""
 SHAPE_POWER: Final = 0.5
@@ -96,6 +102,11 @@ class PublicSpace:
         return _digest(name, self.centre, self.spread, self.anchors)
 
 
+def known_directions(sentences: int) -> int:
+    """The most directions that so many public sentences allow to release; at least one."""
+    return max(1, sentences // LEAST_SENTENCES)
+
+
 def build_space(
     z: FloatArray,
     encoder: str,
@@ -106,6 +117,8 @@ def build_space(
 ) -> PublicSpace:
     """The space of a public corpus z (n, d) with its anchors, fixed per stream.
 
+    dimension: directions to release, if the encoder has and the corpus knows as many. Covariances
+    count n samples: topics overlap, so there are not as many as topics have members.
     anchor_kind: ``sentences`` of the corpus; ``synthetic`` embeddings, drawn with the corpus's mean
     and variances; or ``random`` directions, as far from the centre as sentences are.
     """
@@ -115,17 +128,19 @@ def build_space(
     z = z.astype(np.float64)
     centre = z.mean(axis=0)
     means, residuals = _local_topics(z - centre, rng)
-    spectrum, basis = np.linalg.eigh(means.T @ means / len(means))
+    within = shrunk_covariance(residuals.T @ residuals / len(residuals), n)
+    spectrum, basis = np.linalg.eigh(shrunk_covariance(means.T @ means / len(means), n))
     order = np.argsort(-spectrum, kind="stable")
     basis = _signed(basis[:, order])
+    dimension = min(dimension, d, known_directions(n))
     space = PublicSpace(
         encoder=encoder,
         centre=centre,
         basis=basis,
         between=np.maximum(spectrum[order], 1e-9),
-        within=basis.T @ (residuals.T @ residuals / len(residuals)) @ basis,
-        dimension=min(dimension, d),
-        anchors=np.zeros((0, min(dimension, d))),
+        within=basis.T @ within @ basis,
+        dimension=dimension,
+        anchors=np.zeros((0, dimension)),
     )
     return replace(space, anchors=_anchors(space, z, anchors, rng, anchor_kind))
 
