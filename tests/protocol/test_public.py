@@ -67,9 +67,12 @@ def test_the_same_corpus_and_stream_give_the_same_space(world):
     np.testing.assert_array_equal(one.basis, two.basis)
 
 
-def test_the_digest_forgives_the_last_bits_of_an_embedding(world):
+def test_the_digest_names_the_very_bits(world):
     space = world.space()
-    assert replace(space, centre=space.centre + 1e-12).digest() == space.digest()
+    for name in ("centre", "basis", "between", "within", "anchors"):
+        changed = getattr(space, name).copy()
+        changed.flat[3] = np.nextafter(changed.flat[3], 2.0)
+        assert replace(space, **{name: changed}).digest() != space.digest()
 
 
 # -- few sentences --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cslr.errors import LedgerCorrupted, PlanChanged
-from cslr.privacy.chain import canonical
+from cslr.privacy.facts import agree, differences, plain
 from cslr.privacy.keys import NoiseKeys, SeededKeys
 from cslr.privacy.plan import Budget
 
@@ -18,10 +17,8 @@ __all__ = [
     "Federation",
     "Privacy",
     "check_opening",
-    "differences",
     "federation_in",
     "opening",
-    "plain",
 ]
 
 Privacy = Literal["simulated", "enforced"]
@@ -57,7 +54,7 @@ def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -
     _check_version(path, body)
     wanted = plain(_facts(federation))
     found = {name: value for name, value in body.items() if name not in ("version", "id")}
-    if found != wanted:
+    if not agree(found, wanted):
         changed = differences(found, wanted)
         raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
 
@@ -84,21 +81,3 @@ def _facts(federation: Federation) -> dict[str, object]:
         "budget": federation.budget.as_dict(),
         "privacy": federation.privacy,
     }
-
-
-def plain(value: object) -> Any:
-    """As it will be read back from the file."""
-    return json.loads(canonical(value))
-
-
-def differences(before: Any, after: Any, where: str = "") -> str:
-    """The dotted names under which two plain values differ."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        keys = sorted(before.keys() | after.keys())
-        found = [
-            differences(before.get(key), after.get(key), f"{where}.{key}".lstrip("."))
-            for key in keys
-            if before.get(key) != after.get(key)
-        ]
-        return ", ".join(found)
-    return f"{where} ({before} -> {after})"

@@ -33,14 +33,13 @@ from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyErr
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
 from cslr.privacy.chain import Chain, head_of, read_chain
 from cslr.privacy.entries import Entries
+from cslr.privacy.facts import agree, plain, refusal
 from cslr.privacy.federation import (
     Federation,
     Privacy,
     check_opening,
-    differences,
     federation_in,
     opening,
-    plain,
 )
 from cslr.privacy.keys import NoiseKeys, SeededKeys
 from cslr.privacy.plan import Plan
@@ -125,19 +124,17 @@ class Ledger:
     # -- what happens, in order ------------------------------------------------------------------
 
     def fix_plan(self, plan: Plan, public: Mapping[str, object]) -> None:
-        """Write the plan and the public settings down; the same again is fine, another is not."""
+        """Write the plan and the public settings down; the same again is fine, another is not.
+
+        The same means equal, and for a ``Sketch`` within the tolerance that it states.
+        """
         body = plain({"plan": plan.as_dict(), "public": dict(public)})
         with self._turn:
             fixed = self._entries.plan
             if fixed is None:
                 self._append("plan", body)
-            elif fixed != body:
-                changed = differences(fixed, body)
-                raise PlanChanged(
-                    f"the plan of {self.federation.name!r} was fixed before its first release and "
-                    f"differs in: {changed}. Run with the original settings; other ones need data "
-                    "on which nothing was promised yet."
-                )
+            elif not agree(fixed, body):
+                raise PlanChanged(refusal(self.federation.name, fixed, body))
 
     def upgrade_plan(
         self, plan: Plan, before: Mapping[str, object], now: Mapping[str, object]
@@ -145,13 +142,13 @@ class Ledger:
         """Note that public settings change from ``before`` to ``now``; σ, releases and cap stay."""
         body = plain({"plan": plan.as_dict(), "public": dict(now)})
         with self._turn:
-            if self._entries.plan != body:
+            if not agree(self._entries.plan, body):
                 self.fix_plan(plan, before)
                 self._append("upgrade", body)
 
     def has_fixed(self, plan: Plan, public: Mapping[str, object]) -> bool:
-        """Whether exactly this was written down."""
-        return bool(self._entries.plan == plain({"plan": plan.as_dict(), "public": dict(public)}))
+        """Whether this was written down, as ``fix_plan`` compares."""
+        return agree(self._entries.plan, plain({"plan": plan.as_dict(), "public": dict(public)}))
 
     def charge(self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes = b"") -> bytes:
         """Make the cost of a release durable and hand out its noise key.

@@ -16,6 +16,7 @@ from cslr.privacy.grid import Grid
 from cslr.protocol.head import Head
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public import Modes, PublicSpace
+from cslr.protocol.sketches import bounds_sketch, modes_facts, space_facts
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.step4_aggregate.effects import model_facts
@@ -119,19 +120,20 @@ class Agreement:
         return self.modes.candidates[[self.modes.groups.index(group) for group in groups]]
 
     def public_facts(self) -> dict[str, object]:
-        """What the ledger fixes together with the plan."""
+        """What the ledger fixes together with the plan, see ``sketches``."""
         return {
-            "space": self.space.digest(),
+            "space": space_facts(self.space),
+            "seed": self.seed,
             "modes": len(self.modes.group),
             "dimension": self.space.dimension,
             "second_moments": self.second_moments,
             "learner": asdict(self.learner),
             "matcher": self.matcher,
-            "prototypes": self.modes.digest(),
+            "prototypes": modes_facts(self.modes, self.space),
             "clients": self.clients,
             "family": self.family.name,
             "release": self.release,
-            "bounds": [round(bound, 9) for bound in (*self.bounds, self.list_bound)],
+            "bounds": bounds_sketch((*self.bounds, self.list_bound)),
             "model": model_facts(),
         }
 

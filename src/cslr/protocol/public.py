@@ -97,9 +97,11 @@ class PublicSpace:
         return x @ self.basis.T + self.centre
 
     def digest(self) -> str:
-        """A name for the space, for the plan: clients with another one must not take part."""
-        name = f"{self.encoder}/{self.dimension}"
-        return _digest(name, self.centre, self.spread, self.anchors)
+        """A name for exactly these numbers, to the last bit; plans are compared by ``sketches``."""
+        sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
+        for array in (self.centre, self.basis, self.between, self.within, self.anchors):
+            sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        return sha.hexdigest()[:32]
 
 
 def known_directions(sentences: int) -> int:
@@ -173,14 +175,6 @@ def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, 
     return means - means.mean(axis=0), residuals
 
 
-def _digest(name: str, *arrays: FloatArray) -> str:
-    """A short name for arrays, to five digits: the last bits differ between machines."""
-    sha = hashlib.sha256(name.encode())
-    for array in arrays:
-        sha.update((np.round(array, 5) + 0.0).astype("<f8").tobytes())
-    return sha.hexdigest()[:16]
-
-
 def _signed(basis: FloatArray) -> FloatArray:
     """Eigenvectors have no sign of their own: make the largest entry positive."""
     largest = np.abs(basis).argmax(axis=0)
@@ -202,6 +196,7 @@ class Modes:
     from_texts: bool
     """Whether the prototypes say something about their label (``prior = "labels"``)."""
     candidates: FloatArray | None = None  # (G, V, r) what a mode's mean may be selected from
+    texts: FloatArray | None = None  # (c, d) or (c J, d) what the prototypes were made from
 
     @property
     def labels(self) -> IntArray:
@@ -212,10 +207,6 @@ class Modes:
     def pooled(self) -> bool:
         """Whether a mode may be about several labels."""
         return any(len(group) > 1 for group in self.groups)
-
-    def digest(self) -> str:
-        """A name for the prototypes, for the plan."""
-        return _digest(f"{self.labels.tolist()}", self.prototypes.mean, self.prototypes.covariance)
 
     def groups_of(self, labels: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         """The groups that a task with these labels is about, in their order."""
@@ -276,7 +267,8 @@ def declare_modes(
     covariance = np.broadcast_to(space.spread, means.shape)
     group = np.repeat(np.arange(len(groups)), sub_modes)
     chosen = np.stack(centres(candidates)) if candidates else None
-    return Modes(groups, group, Gaussians(means, covariance), prior == "labels", chosen)
+    told = prior == "labels"
+    return Modes(groups, group, Gaussians(means, covariance), told, chosen, texts if told else None)
 
 
 def _distinct(sentences: IntArray) -> IntArray:
