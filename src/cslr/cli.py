@@ -247,7 +247,7 @@ def _new_run_dir(config: Config) -> Path:
 
 
 def _run(config: Config, path: Path | None, as_json: bool, until: int | None = None) -> None:
-    from cslr.bench.own_run import complete
+    from cslr.bench.own_run import complete, public_warning
     from cslr.bench.rundir import RunDirectory
     from cslr.bench.runner import learn, run
     from cslr.bench.study import load_study
@@ -263,7 +263,8 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     errors = Console(stderr=True)
     try:
         study = load_study(config, progress=True)
-        for notice in study.notices:
+        few = public_warning(config, study.public.shape, study.stream.family)
+        for notice in (*study.notices, *([few] if few else [])):
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
         with _steps(errors) as on_step:
             if until is not None and until < len(study.stream.tasks):

@@ -65,12 +65,26 @@ def check_command(
 
     Example: `cslr data check reviews.csv`
     """
-    from cslr.bench.own import check_report, declaration_path, load_declaration
+    from cslr.bench.own import (
+        check_report,
+        declaration_path,
+        few_public,
+        load_declaration,
+        public_vectors,
+        read_public,
+    )
+    from cslr.config import ReplayConfig
 
     report = check_report(file, declaration, skip_bad_rows)
     typer.echo(json.dumps(report.as_json()) if as_json else "\n".join(report.as_lines()))
-    if load_declaration(declaration_path(file, declaration)).public is None:
+    declared = load_declaration(declaration_path(file, declaration))
+    if declared.public is None:
         typer.echo("no public sentences are declared: a run needs --anchors FILE", err=True)
+    else:
+        count = public_vectors(read_public(declared.public), declared.family)
+        few = few_public(declared.public, count, ReplayConfig().directions, declared.family)
+        if few:
+            typer.echo(few, err=True)
     if not report.ready:
         raise typer.Exit(2)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from cslr.bench.own import (
     Declaration,
     declaration_path,
+    few_public,
     load_declaration,
     load_own,
     overlapping,
@@ -24,7 +25,7 @@ from cslr.bench.streams import STREAMS, Stream
 from cslr.config import Config, StreamConfig, with_settings
 from cslr.errors import ConfigError, DataError
 
-__all__ = ["complete", "is_own", "load_own_stream"]
+__all__ = ["complete", "is_own", "load_own_stream", "public_warning"]
 
 MOST_PUBLIC: Final = 10_000
 """Public sentences that are looked at: the first of the file."""
@@ -93,6 +94,17 @@ def load_own_stream(stream: StreamConfig) -> tuple[Stream, tuple[str, ...]]:
     if shared:
         notices.append(_shared(source, [sentences[place] for place in shared]))
     return own.stream, tuple(notices)
+
+
+def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str | None:
+    """A warning where the public sentences of own rows are few; it says nothing of the rows.
+
+    shape: (n, d) of the embedded sentences.
+    """
+    if not is_own(config.stream) or config.stream.public is None:
+        return None
+    directions = min(config.replay.directions, shape[1])
+    return few_public(config.stream.public, shape[0], directions, family)
 
 
 def _files(stream: StreamConfig) -> tuple[Path, Path]:

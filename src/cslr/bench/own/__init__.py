@@ -8,7 +8,7 @@ from cslr.bench.own.declaration import Declaration, declaration_path, load_decla
 from cslr.bench.own.draft import draft
 from cslr.bench.own.load import OwnData, load_own
 from cslr.bench.own.overlap import overlapping
-from cslr.bench.own.public import read_public
+from cslr.bench.own.public import few_public, public_vectors, read_public
 
 __all__ = [
     "Declaration",
@@ -18,10 +18,12 @@ __all__ = [
     "check_report",
     "declaration_path",
     "draft",
+    "few_public",
     "init_file",
     "init_text",
     "load_declaration",
     "load_own",
     "overlapping",
+    "public_vectors",
     "read_public",
 ]
