@@ -30,6 +30,7 @@ CslrError                      anything a user can act on; the program exits wit
 │   ├── OldRound               it belongs to a round that is over
 │   ├── FutureRound            it belongs to a round that has not begun
 │   ├── WrongLabel             it names another release of this round
+│   ├── WrongTerms             it was made under another bound, grid or public space
 │   ├── OverlongVector         its vector is longer than one client may move the result
 │   ├── AlreadySent            the sender sent something else before, which stays
 │   └── RoundClosed            the round was closed without it
@@ -81,6 +82,7 @@ __all__ = [
     "WrongLabel",
     "WrongRun",
     "WrongShape",
+    "WrongTerms",
 ]
 
 
@@ -204,6 +206,10 @@ class FutureRound(MessageError):
 
 class WrongLabel(MessageError):
     """It names another release of this round."""
+
+
+class WrongTerms(MessageError):
+    """It was made under another bound, grid, noise or public space than was asked for."""
 
 
 class OverlongVector(MessageError):

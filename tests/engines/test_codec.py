@@ -33,11 +33,17 @@ from cslr.errors import (
 
 ALICE, BOB = Identity.new("alice"), Identity.new("bob")
 LIMITS = Limits()
-ASKED = Question("clinics", "run 1", 3, "task 2 weights", "block")
+ASKED = Question("clinics", "run 1", 3, "task 2 weights", "block", bytes(range(32)))
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 questions = st.builds(
-    Question, names, names, st.integers(0, 2**31 - 1), names, st.sampled_from(KINDS)
+    Question,
+    names,
+    names,
+    st.integers(0, 2**31 - 1),
+    names,
+    st.sampled_from(KINDS),
+    st.binary(min_size=32, max_size=32),
 )
 ids = st.text("abcXYZ019_-", min_size=1, max_size=64)
 values = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20)
@@ -77,7 +83,7 @@ def test_what_is_encoded_is_decoded_and_encodes_to_the_same_bytes(question, clie
 def test_the_parts_stand_where_the_format_says():
     data = sent(row=(1, -2, 3))
     head, body = announced(data, LIMITS)
-    assert data[:6] == b"CSLR\x01\x00"
+    assert data[:6] == b"CSLR\x02\x00"
     assert len(data) == PREFIX_BYTES + head + body + SIGNATURE_BYTES
     start = PREFIX_BYTES + head
     assert data[start : start + body] == b"".join(
@@ -150,8 +156,8 @@ def test_a_header_with_one_odd_value_is_refused_or_means_exactly_that(name, valu
         lambda fields: msgpack.packb(dict(reversed(fields.items()))),
         lambda fields: msgpack.packb(fields).replace(b"\xa5round\x03", b"\xa5round\xcc\x03"),
         lambda fields: msgpack.packb(fields).replace(b"\xa5round", b"\xd9\x05round"),
-        lambda fields: b"\x8c" + msgpack.packb(fields)[1:] + b"\xa5round\x03",
-        lambda fields: b"\xde\x00\x0b" + msgpack.packb(fields)[1:],
+        lambda fields: b"\x8d" + msgpack.packb(fields)[1:] + b"\xa5round\x03",
+        lambda fields: b"\xde\x00\x0c" + msgpack.packb(fields)[1:],
     ],
     ids=["another order", "a longer integer", "a longer string", "a field twice", "a longer map"],
 )
@@ -169,8 +175,9 @@ def test_sizes_are_refused_from_the_prefix_alone():
     for head, body in ((2**32 - 1, 8), (64 * 1024 + 1, 8), (8, 4 * 2**20 + 1), (8, 2**32 - 1)):
         with pytest.raises(MessageTooLarge):
             announced(prefix + head.to_bytes(4, "little") + body.to_bytes(4, "little"), LIMITS)
-    with pytest.raises(UnsupportedVersion):
-        announced(b"CSLR\x02\x00" + bytes(8), LIMITS)
+    for version in (1, 3):
+        with pytest.raises(UnsupportedVersion, match=f"format {version} is not read here"):
+            announced(b"CSLR" + version.to_bytes(2, "little") + bytes(8), LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from cslr.errors import (
 
 ALICE = Identity.new("alice")
 LIMITS = Limits()
-ASKED = Question("clinics", "run 1", 1, "task 0", "sum")
+ASKED = Question("clinics", "run 1", 1, "task 0", "sum", bytes(32))
 
 
 def sent(width=40_000):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from cslr.engines.inbox import Inbox, Register
 from cslr.engines.wire import spool
 from cslr.engines.wire.expected import Expected
 from cslr.engines.wire.identity import Identity
+from cslr.engines.wire.terms import terms_of
 from cslr.errors import (
     AlreadySent,
     OverlongVector,
@@ -17,6 +20,7 @@ from cslr.errors import (
     SpoolCorrupted,
     StolenIdentity,
     UnknownClient,
+    WrongTerms,
 )
 from cslr.privacy.grid import Grid
 from cslr.privacy.mechanism import noise_in_steps
@@ -27,8 +31,10 @@ WIDTH = 6
 GRID = Grid(2.0)
 PEOPLE = [Identity.new(name) for name in ("alice", "bob", "carol", "A", "a")]
 KEYS = {each.client: each.public for each in PEOPLE}
-ASKED = Question("clinics", "run 1", 3, "task 2", "sum")
-EXPECTED = Expected(ASKED, WIDTH, GRID)
+SPACE = "the digest of a public space"
+TERMS = terms_of(GRID, SPACE)
+ASKED = Question("clinics", "run 1", 3, "task 2", "sum", TERMS)
+EXPECTED = Expected(ASKED, WIDTH, GRID, SPACE)
 
 
 def row(seed, length=1000):
@@ -180,9 +186,9 @@ def test_a_file_that_is_no_message_is_not_ignored(place, name):
 
 def test_a_spool_of_another_round_is_not_this_rounds(place):
     Inbox(EXPECTED, KEYS, place).accept(sent(PEOPLE[0]))
-    later = Question("clinics", "run 1", 4, "task 3", "sum")
+    later = Question("clinics", "run 1", 4, "task 3", "sum", TERMS)
     with pytest.raises(SpoolCorrupted, match="round 3 is over"):
-        Inbox(Expected(later, WIDTH, GRID), KEYS, place)
+        Inbox(Expected(later, WIDTH, GRID, SPACE), KEYS, place)
 
 
 def test_the_bound_itself_is_accepted_and_one_step_more_is_not():
@@ -198,8 +204,8 @@ def test_the_bound_itself_is_accepted_and_one_step_more_is_not():
 
 
 def test_a_noised_list_may_be_longer_than_the_bound_but_no_longer_than_noise_explains():
-    asked = Question("clinics", "run 1", 1, "task 0 list", "list")
-    expected = Expected(asked, WIDTH, GRID, sigma=2.0)
+    asked = Question("clinics", "run 1", 1, "task 0 list", "list", terms_of(GRID, SPACE, 2.0))
+    expected = Expected(asked, WIDTH, GRID, SPACE, sigma=2.0)
     inbox = Inbox(expected, KEYS)
     noise = discrete_gaussian(noise_in_steps(2.0, GRID.steps), WIDTH, KeyStream(bytes(32)))
     honest = row(0) + noise[None]
@@ -217,18 +223,18 @@ def test_a_noised_list_may_be_longer_than_the_bound_but_no_longer_than_noise_exp
 
 
 def test_without_noise_a_list_keeps_to_the_grid():
-    asked = Question("clinics", "run 1", 1, "task 0 list", "list")
-    assert Expected(asked, WIDTH, GRID).farthest == GRID.steps
+    asked = Question("clinics", "run 1", 1, "task 0 list", "list", TERMS)
+    assert Expected(asked, WIDTH, GRID, SPACE).farthest == GRID.steps
 
 
 def test_lists_are_not_summed_and_sums_not_seen_one_by_one():
-    asked = Question("clinics", "run 1", 1, "task 0 list", "list")
+    asked = Question("clinics", "run 1", 1, "task 0 list", "list", TERMS)
     with pytest.raises(ValueError, match="close_lists"):
-        Inbox(Expected(asked, WIDTH, GRID), KEYS).close()
+        Inbox(Expected(asked, WIDTH, GRID, SPACE), KEYS).close()
     with pytest.raises(ValueError, match="close"):
         Inbox(EXPECTED, KEYS).close_lists()
     with pytest.raises(ValueError, match="Register"):
-        Inbox(Expected(Question("c", "r", 1, "join", "join"), 4, GRID), KEYS)
+        Inbox(Expected(Question("c", "r", 1, "join", "join", TERMS), 4, GRID, SPACE), KEYS)
 
 
 # -- registration ----------------------------------------------------------------------------------
@@ -284,3 +290,45 @@ def test_a_damaged_registration_is_noticed(place):
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
         with pytest.raises(SpoolCorrupted):
             Register("clinics", "run 1", ROSTER, place)
+
+
+# -- terms -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.5, 5.0])
+def test_a_message_counts_under_the_bound_it_was_made_for_and_no_other(bound):
+    """The integers fit every grid of as many steps; what they are worth is in the signature."""
+    made = Grid(0.5)
+    data = sent(PEOPLE[0], question=replace(ASKED, terms=terms_of(made, SPACE)))
+    grid = Grid(bound)
+    expected = Expected(replace(ASKED, terms=terms_of(grid, SPACE)), WIDTH, grid, SPACE)
+    inbox = Inbox(expected, KEYS)
+    if bound == made.bound:
+        assert inbox.accept(data) == "accepted"
+        return
+    with pytest.raises(WrongTerms, match="another bound, grid, noise or public space"):
+        inbox.accept(data)
+    assert inbox.received == ()
+
+
+def test_a_message_counts_in_the_public_space_it_was_made_for_and_no_other():
+    data = sent(PEOPLE[0], question=replace(ASKED, terms=terms_of(GRID, "another space")))
+    with pytest.raises(WrongTerms, match="public space"):
+        Inbox(EXPECTED, KEYS).accept(data)
+
+
+def test_whatever_the_numbers_depend_on_changes_their_terms():
+    others = [
+        terms_of(Grid(GRID.bound, 2**19), SPACE),
+        terms_of(Grid(np.nextafter(GRID.bound, 1.0)), SPACE),
+        terms_of(GRID, SPACE + "."),
+        terms_of(GRID, SPACE, 0.0),
+        terms_of(GRID, SPACE, 1.0),
+    ]
+    assert len({TERMS, *others}) == 6
+    assert terms_of(Grid(GRID.bound), SPACE) == TERMS
+
+
+def test_a_question_must_name_the_terms_it_is_checked_against():
+    with pytest.raises(ValueError, match="terms are not those of grid, space and sigma"):
+        Expected(ASKED, WIDTH, Grid(2 * GRID.bound), SPACE)

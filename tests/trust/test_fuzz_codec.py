@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cslr.engines.codec import (
     PREFIX_BYTES,
     SIGNATURE_BYTES,
+    VERSION,
     Header,
     Question,
     announced,
@@ -28,14 +29,16 @@ from cslr.engines.codec import (
 from cslr.engines.inbox import Inbox
 from cslr.engines.wire.expected import Expected
 from cslr.engines.wire.identity import Identity
+from cslr.engines.wire.terms import terms_of
 from cslr.errors import MessageError
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
 
 WIDTH = 8
 GRID = Grid(1.0)
-ASKED = Question("clinics", "run 1", 5, "task 2", "sum")
-EXPECTED = Expected(ASKED, WIDTH, GRID)
+SPACE = "the digest of a public space"
+ASKED = Question("clinics", "run 1", 5, "task 2", "sum", terms_of(GRID, SPACE))
+EXPECTED = Expected(ASKED, WIDTH, GRID, SPACE)
 PEOPLE = [
     Identity(name, Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32, b".")))
     for name in ("alice", "bobby", "carol", "david")
@@ -105,7 +108,8 @@ def spliced(count: int, rng: np.random.Generator) -> Iterator[bytes]:
     first = rng.integers(len(STACK), size=count)
     second = (first + rng.integers(1, len(STACK), size=count)) % len(STACK)
     for a, b, end, start, same in zip(first, second, ends, starts, aligned, strict=True):
-        yield MESSAGES[a][:end] + MESSAGES[b][end if same else start :]
+        data = MESSAGES[a][:end] + MESSAGES[b][end if same else start :]
+        yield data[:-1] if data == MESSAGES[a] else data  # their last bytes may be the same
 
 
 def truncated(count: int, rng: np.random.Generator) -> Iterator[bytes]:
@@ -160,7 +164,7 @@ def headers(count: int, rng: np.random.Generator) -> Iterator[bytes]:
             odd = [None, -1, 2**63, 1.5, "", "x" * 300, b"", [], [1], [[]], True, rng.bytes(16)]
             head = msgpack.packb({**fields, name: odd[rng.integers(len(odd))]})
             inner, size = np.frombuffer(head + whole[size:].tobytes(), np.uint8), len(head)
-        prefix = struct.pack("<4sHII", b"CSLR", 1, size, len(inner) - size)
+        prefix = struct.pack("<4sHII", b"CSLR", VERSION, size, len(inner) - size)
         signed = prefix + inner.tobytes()
         yield signed + david.key.sign(signed)
 

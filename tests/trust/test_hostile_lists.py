@@ -17,6 +17,7 @@ from cslr.engines.codec import Question
 from cslr.engines.inbox import Inbox
 from cslr.engines.wire.expected import Expected
 from cslr.engines.wire.identity import Identity
+from cslr.engines.wire.terms import terms_of
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate
@@ -27,6 +28,8 @@ from cslr.protocol.step3_match import MATCHERS
 
 SIGMA = 2.0
 GRID = Grid(0.8)
+SPACE = "the digest of a public space"
+TERMS = terms_of(GRID, SPACE, SIGMA)
 PATTERNS = {
     "all at the top": lambda d: np.ones(d),
     "all at the bottom": lambda d: -np.ones(d),
@@ -48,10 +51,10 @@ def agreement(world):
 
 def received(rows):
     """(b, D) the lists as a server decodes them, every one through the inbox."""
-    asked = Question("clinics", "run 1", 1, "task 0 list", "list")
+    asked = Question("clinics", "run 1", 1, "task 0 list", "list", TERMS)
     people = [Identity.new(f"client-{i:02d}") for i in range(len(rows))]
     keys = {person.client: person.public for person in people}
-    inbox = Inbox(Expected(asked, rows.shape[1], GRID, SIGMA), keys)
+    inbox = Inbox(Expected(asked, rows.shape[1], GRID, SPACE, SIGMA), keys)
     for person, row in zip(people, rows, strict=True):
         assert inbox.accept(person.answer(asked, row[None])) == "accepted"
     return GRID.decode(np.stack(list(inbox.close_lists().values())))
@@ -62,7 +65,7 @@ def named(world, agreement, matcher, pattern, hostile):
     request = replace(agreement, matcher=matcher).request(0, (0, 1))
     layout = agreement.list_layout(1)
     rows = bound(layout.pack(list_statistics(world.examples(0), request)), GRID).rows(_SEAL)
-    farthest = Expected(Question("c", "r", 1, "l", "list"), 1, GRID, SIGMA).farthest
+    farthest = Expected(Question("c", "r", 1, "l", "list", TERMS), 1, GRID, SPACE, SIGMA).farthest
     rows = rows.copy()
     rows[:hostile] = np.trunc(farthest * PATTERNS[pattern](layout.size)).astype(np.int64)
     return request, canonical_ids(layout.unpack(received(rows)), request)

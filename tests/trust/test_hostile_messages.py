@@ -21,15 +21,25 @@ import numpy as np
 import pytest
 
 from cslr import errors as e
-from cslr.engines.codec import KINDS, PREFIX_BYTES, SIGNATURE_BYTES, Question, fingerprint
+from cslr.engines.codec import (
+    KINDS,
+    PREFIX_BYTES,
+    SIGNATURE_BYTES,
+    VERSION,
+    Limits,
+    Question,
+    fingerprint,
+)
 from cslr.engines.inbox import Inbox, Register
 from cslr.engines.wire.expected import Expected
 from cslr.engines.wire.identity import Identity, key_rows, registration
 from cslr.engines.wire.stream import read_message
+from cslr.engines.wire.terms import terms_of
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
 
 GRID = Grid(0.5)
+SPACE = "the digest of a public space"
 MALLORY, ALICE, *OTHERS = (Identity.new(name) for name in ("mallory", "alice", "bob", "carol"))
 KEYS = {person.client: person.public for person in (MALLORY, ALICE, *OTHERS)}
 LABELS = {
@@ -61,7 +71,7 @@ class Stage:
 
     @property
     def limits(self):
-        return Expected(self.asked, self.width, GRID).limits
+        return Limits(body=8 * self.width)
 
     @property
     def fields(self) -> dict[str, object]:
@@ -69,7 +79,7 @@ class Stage:
         data = self.answer(MALLORY)
         return msgpack.unpackb(data[PREFIX_BYTES : -SIGNATURE_BYTES - 8 * self.width])
 
-    def forged(self, body=None, by=MALLORY, head=None, format_=1, **fields) -> bytes:
+    def forged(self, body=None, by=MALLORY, head=None, format_=VERSION, **fields) -> bytes:
         """Any header and body, in an envelope that fits them, signed."""
         body = self.rows(MALLORY).tobytes() if body is None else body
         if head is None:
@@ -99,9 +109,10 @@ def staged(kind: str, directory: Path | None = None) -> Stage:
         asked, width = registration("clinics", "run 1"), 4
         box = Register("clinics", "run 1", frozenset(KEYS), directory)
     else:
-        asked, width = Question("clinics", "run 1", 5, LABELS[kind], kind), 12
-        sigma = 1.5 if kind == "list" else None
-        box = Inbox(Expected(asked, width, GRID, sigma), KEYS, directory)
+        sigma, width = 1.5 if kind == "list" else None, 12
+        terms = terms_of(GRID, SPACE, sigma)
+        asked = Question("clinics", "run 1", 5, LABELS[kind], kind, terms)
+        box = Inbox(Expected(asked, width, GRID, SPACE, sigma), KEYS, directory)
     stage = Stage(kind, box, asked, width, b"")
     stage = replace(stage, first=stage.answer(ALICE))
     box.accept(stage.first)
@@ -191,7 +202,7 @@ case(
 )
 for name in staged("sum").fields:
     case(f"without {name}", e.MissingField, lambda s, name=name: s.forged(**{name: ...}))
-for name in ("federation", "run", "round", "label", "kind", "signer", "nonce", "version"):
+for name in ("federation", "run", "round", "label", "kind", "terms", "signer", "nonce", "version"):
     case(f"{name} is null", e.BadField, lambda s, name=name: s.forged(**{name: None}))
 case("round is true", e.BadField, lambda s: s.forged(round=True))
 case("round is a float", e.BadField, lambda s: s.forged(round=float(s.asked.round)))
@@ -200,8 +211,9 @@ case("a name of 10 kB", e.BadField, lambda s: s.forged(federation="x" * 10_000))
 case("a short nonce", e.BadField, lambda s: s.forged(nonce=b"1"))
 case("a long fingerprint", e.BadField, lambda s: s.forged(signer=bytes(32)))
 
-case("future version", e.UnsupportedVersion, lambda s: s.forged(format_=2))
-case("future version inside", e.UnsupportedVersion, lambda s: s.forged(version=2))
+case("future version", e.UnsupportedVersion, lambda s: s.forged(format_=VERSION + 1))
+case("future version inside", e.UnsupportedVersion, lambda s: s.forged(version=VERSION + 1))
+case("the version that named no terms", e.UnsupportedVersion, lambda s: s.forged(format_=1))
 case("another federation", e.WrongFederation, lambda s: s.forged(federation="banks"))
 case("wrong run", e.WrongRun, lambda s: s.forged(run="run 2"))
 case("old round", e.OldRound, lambda s: s.forged(round=s.asked.round - 1), join=e.BadField)
@@ -209,6 +221,20 @@ case("future round", e.FutureRound, lambda s: s.forged(round=s.asked.round + 1))
 case("another label", e.WrongLabel, lambda s: s.forged(label="task 9"))
 case("another kind", e.WrongKind, lambda s: s.forged(kind=KINDS[KINDS.index(s.kind) - 1]))
 case("a kind that does not exist", e.WrongKind, lambda s: s.forged(kind="shutdown"))
+OTHER_TERMS = {
+    "a tenth of the bound": terms_of(Grid(0.05), SPACE),
+    "ten times the bound": terms_of(Grid(5.0), SPACE),
+    "a coarser grid": terms_of(Grid(0.5, 2**10), SPACE),
+    "another public space": terms_of(GRID, "another"),
+    "other noise": terms_of(GRID, SPACE, 0.1),
+    "no terms but zeros and a one": bytes(31) + b"\1",
+}
+for name, terms in OTHER_TERMS.items():
+    case(f"made under {name}", e.WrongTerms, lambda s, terms=terms: s.forged(terms=terms))
+case("terms as text", e.BadField, lambda s: s.forged(terms=s.asked.terms.hex()))
+case("terms cut short", e.BadField, lambda s: s.forged(terms=s.asked.terms[:31]))
+case("terms changed on the way", e.BadSignature,
+     lambda s: s.forged().replace(s.asked.terms, bytes(31) + b"\1"), join=e.WrongTerms)  # fmt: skip
 case("replay of an old round", e.OldRound,
      lambda s: s.answer(ALICE, question=replace(s.asked, run="run 0") if s.kind == "join"
                         else replace(s.asked, round=4)), join=e.WrongRun)  # fmt: skip
@@ -285,7 +311,7 @@ case(
     "text that is not UTF-8", e.MalformedHeader, lambda s: s.forged(head=b"\x81\xa3run\xa2\xff\xfe")
 )
 case("a field twice", e.MalformedHeader, lambda s: s.forged(
-    head=b"\x8c" + msgpack.packb(s.fields)[1:] + msgpack.packb({"run": "run 1"})[1:]))  # fmt: skip
+    head=b"\x8d" + msgpack.packb(s.fields)[1:] + msgpack.packb({"run": "run 1"})[1:]))  # fmt: skip
 case("fields in another order", e.MalformedHeader,
      lambda s: s.forged(head=msgpack.packb(dict(sorted(s.fields.items())))))  # fmt: skip
 

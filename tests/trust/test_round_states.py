@@ -27,6 +27,7 @@ from cslr.engines.codec import Question
 from cslr.engines.inbox import Inbox, Register
 from cslr.engines.wire.expected import Expected
 from cslr.engines.wire.identity import Identity
+from cslr.engines.wire.terms import terms_of
 from cslr.errors import (
     AlreadySent,
     BadSignature,
@@ -43,7 +44,8 @@ from cslr.errors import (
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
 
-WIDTH, GRID = 3, Grid(1.0)
+WIDTH, GRID, SPACE = 3, Grid(1.0), "the digest of a public space"
+TERMS = terms_of(GRID, SPACE)
 CLIENTS = [f"client-{i}" for i in range(5)]
 who = st.sampled_from(CLIENTS)
 numbers = st.lists(st.integers(-600_000, 600_000), min_size=WIDTH, max_size=WIDTH)
@@ -104,11 +106,11 @@ class Rounds(RuleBasedStateMachine):
 
     @property
     def asked(self) -> Question:
-        return Question("clinics", "run 1", self.round, f"task {self.round}", "sum")
+        return Question("clinics", "run 1", self.round, f"task {self.round}", "sum", TERMS)
 
     def open(self) -> None:
         directory = self.place / f"round {self.round}"
-        self.inbox = Inbox(Expected(self.asked, WIDTH, GRID), self.register.keys, directory)
+        self.inbox = Inbox(Expected(self.asked, WIDTH, GRID, SPACE), self.register.keys, directory)
 
     # -- what clients do ---------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Rounds(RuleBasedStateMachine):
             "id": (identity(liar.client, b"!").answer(asked, rows), StolenIdentity),
             "run": (liar.answer(Question("clinics", "run 2", *other(asked)), rows), WrongRun),
             "future": (
-                liar.answer(Question("clinics", "run 1", self.round + 1, "x", "sum"), rows),
+                liar.answer(Question("clinics", "run 1", self.round + 1, "x", "sum", TERMS), rows),
                 FutureRound,
             ),
             "shape": (liar.answer(asked, rows[:, :-1]), WrongShape),
@@ -235,8 +237,8 @@ class Rounds(RuleBasedStateMachine):
             assert self.inbox.received == tuple(sorted(self.counted))
 
 
-def other(question: Question) -> tuple[int, str, str]:
-    return question.round, question.label, question.kind
+def other(question: Question) -> tuple[int, str, str, bytes]:
+    return question.round, question.label, question.kind, question.terms
 
 
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -8,9 +8,8 @@
 All numbers are little-endian. There is one spelling of every message: a header that encodes to
 other bytes than it came in is refused, so two messages are the same exactly if their bytes are.
 
-Guarantee: ``decode`` returns a ``Message`` or raises a ``MessageError``, whatever the bytes, and
-sizes are checked before anything of that size is made. That the signature is the sender's is
-known after ``Message.verify``, and not before.
+Guarantee: ``decode`` returns a ``Message`` or raises a ``MessageError``, whatever the bytes; sizes
+are checked before anything of that size is made. Who signed is known after ``Message.verify``.
 """
 
 from __future__ import annotations
@@ -66,10 +65,11 @@ Kind = Literal["sum", "block", "list", "update", "join"]
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 MAGIC: Final = b"CSLR"
-VERSION: Final = 1
+VERSION: Final = 2  # 1 did not say under which terms an answer was made
 DTYPE: Final = "<i8"
 NONCE_BYTES: Final = 16
 FINGERPRINT_BYTES: Final = 16
+TERMS_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 LONGEST_NAME: Final = 256
 _PREFIX: Final = struct.Struct("<4sHII")
@@ -96,6 +96,8 @@ class Question:
     label: str
     """The release's name in the ledger."""
     kind: Kind
+    terms: bytes
+    """The digest of what the numbers mean (``wire.terms``): bound, grid, noise, public space."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,7 @@ class Header:
     """The fingerprint of the key that signs."""
     nonce: bytes
     """Fresh when a message is composed, the same when it is only sent again."""
-    shape: tuple[int, int]
-    """(b, D); a statistic that a task does not have is D = 0 numbers."""
+    shape: tuple[int, int]  # (b, D); a statistic that a task does not have is D = 0 numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +208,7 @@ _VALID: Final[Mapping[str, Callable[[object], bool]]] = {
     "round": _is_count,
     "label": _is_name,
     "kind": _is_name,
+    "terms": lambda value: type(value) is bytes and len(value) == TERMS_BYTES,
     "client": lambda value: type(value) is str and _CLIENT.fullmatch(value) is not None,
     "signer": lambda value: type(value) is bytes and len(value) == FINGERPRINT_BYTES,
     "nonce": lambda value: type(value) is bytes and len(value) == NONCE_BYTES,
@@ -214,6 +216,7 @@ _VALID: Final[Mapping[str, Callable[[object], bool]]] = {
     "shape": _is_shape,
 }
 """The fields of a header, in their order, and what they may hold."""
+_ASKED: Final = ("federation", "run", "round", "label", "kind", "terms")
 
 
 def _fields_of(header: Header) -> dict[str, object]:
@@ -225,6 +228,7 @@ def _fields_of(header: Header) -> dict[str, object]:
         "round": asked.round,
         "label": asked.label,
         "kind": asked.kind,
+        "terms": asked.terms,
         "client": header.client,
         "signer": header.signer,
         "nonce": header.nonce,
@@ -257,7 +261,7 @@ def _header(data: bytes) -> Header:
     if fields["kind"] not in KINDS:
         raise WrongKind(f"nobody asks for {fields['kind']!r}; only for {', '.join(KINDS)}")
     rows, width = fields["shape"]
-    asked = Question(*(fields[name] for name in ("federation", "run", "round", "label", "kind")))
+    asked = Question(*(fields[name] for name in _ASKED))
     header = Header(asked, fields["client"], fields["signer"], fields["nonce"], (rows, width))
     if _packed(_fields_of(header)) != data:
         raise MalformedHeader("the header is not in its one canonical spelling")

@@ -6,14 +6,15 @@ same as over a network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cslr.engines.codec import Kind, Question
 from cslr.engines.inbox import Inbox
 from cslr.engines.simulation import SimulatedCohort
 from cslr.engines.wire.expected import Expected
 from cslr.engines.wire.identity import Identity
+from cslr.engines.wire.terms import terms_of
 from cslr.privacy.grid import Grid
 from cslr.privacy.secure_sum import leaving
 from cslr.privacy.values import Bounded, Summed
@@ -22,9 +23,9 @@ from cslr.protocol.ports import Device
 __all__ = ["InboxCohort", "identities"]
 
 
-def identities(count: int) -> dict[int, Identity]:
-    """A fresh key for each of the registered clients 0 … count − 1."""
-    return {client: Identity.new(f"client-{client}") for client in range(count)}
+def identities(addresses: Iterable[int]) -> dict[int, Identity]:
+    """A fresh key for each registered client, by its address (``Population.addresses``)."""
+    return {int(address): Identity.new(f"client-{address}") for address in addresses}
 
 
 @dataclass
@@ -33,24 +34,32 @@ class InboxCohort:
 
     clients: SimulatedCohort
     members: Mapping[int, Identity]
+    """By the address of each registered client, which is its number unless rows came with names."""
     federation: str
     run: str
+    space: str
+    """The digest of the public space that clients were told."""
     kind: Kind = "sum"
     asked: int = field(default=0, init=False)
     """Questions so far, which number the rounds."""
 
+    def __post_init__(self) -> None:
+        unknown = set(self.clients.population.addresses.tolist()) - self.members.keys()
+        if unknown:
+            raise ValueError(f"members: {len(unknown)} registered clients have no identity")
+
     def total(self, device: Device) -> Summed:
         """The sum of what the inbox accepts."""
         answers = [(batch.clients, device(batch)) for batch in self.clients.batches()]
-        sent = [
-            (client, row[None])
-            for clients, answer in answers
-            for client, row in zip(clients, leaving(answer), strict=True)
-        ]
-        # In earnest grid and width are the server's own; here both sides compute them alike.
-        inbox = self._inbox(answers[0][1].grid, sent[0][1].shape[1])
-        for client, row in sent:
-            inbox.accept(self.members[client].answer(inbox.expected.question, row))
+        inbox = self._inbox(answers[0][1].grid, leaving(answers[0][1]).shape[1])
+        taking_part = set(self.clients.population.addresses[self.clients.taking_part].tolist())
+        for clients, answer in answers:
+            # Both sides compute the terms by themselves: the client from what it clipped to.
+            terms = terms_of(answer.grid, self.space)
+            question = replace(inbox.expected.question, terms=terms)
+            for client, row in zip(clients, leaving(answer), strict=True):
+                if client in taking_part:  # an empty cohort's batch is nobody's
+                    inbox.accept(self.members[client].answer(question, row[None]))
         return inbox.close()
 
     def each(self, device: Device) -> tuple[tuple[int, ...], Sequence[Bounded]]:
@@ -58,8 +67,10 @@ class InboxCohort:
         return self.clients.each(device)
 
     def _inbox(self, grid: Grid, width: int) -> Inbox:
+        """In earnest grid and width are the server's own; here both sides compute them alike."""
         self.asked += 1
+        terms = terms_of(grid, self.space)
         label = f"task {self.clients.task}"
-        question = Question(self.federation, self.run, self.asked, label, self.kind)
+        question = Question(self.federation, self.run, self.asked, label, self.kind, terms)
         keys = {member.client: member.public for member in self.members.values()}
-        return Inbox(Expected(question, width, grid), keys)
+        return Inbox(Expected(question, width, grid, self.space), keys)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cslr.engines.codec import Header, Limits, Question
+from cslr.engines.wire.terms import terms_of
 from cslr.errors import (
     FutureRound,
     OldRound,
@@ -16,6 +17,7 @@ from cslr.errors import (
     WrongLabel,
     WrongRun,
     WrongShape,
+    WrongTerms,
 )
 from cslr.privacy.grid import Grid, NotAdmitted, admit
 from cslr.privacy.mechanism import noise_in_steps
@@ -35,8 +37,14 @@ class Expected:
     question: Question
     width: int  # D
     grid: Grid
+    space: str
+    """The digest of the public space, and of whatever else clients were told."""
     sigma: float | None = None
     """Noise multiplier of a list, which its sender noised; no other kind has any yet."""
+
+    def __post_init__(self) -> None:
+        if self.question.terms != terms_of(self.grid, self.space, self.sigma):
+            raise ValueError("question: its terms are not those of grid, space and sigma")
 
     @property
     def limits(self) -> Limits:
@@ -66,6 +74,11 @@ def check_header(header: Header, question: Question, width: int) -> None:
         raise WrongKind(f"a {question.kind} was asked for, not a {said.kind}")
     if said.label != question.label:
         raise WrongLabel(f"{question.label!r} was asked for, not {said.label!r}")
+    if said.terms != question.terms:
+        raise WrongTerms(
+            "it was made under another bound, grid, noise or public space than was asked for; "
+            "answer this round's own request"
+        )
     if header.shape != (1, width):
         raise WrongShape(f"one row of {width} numbers was asked for, not {header.shape}")
 

@@ -9,6 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cslr.engines.codec import NONCE_BYTES, Header, Question, encode, fingerprint
+from cslr.engines.wire.terms import NO_TERMS
 from cslr.types import IntArray
 
 __all__ = ["KEY_WIDTH", "Identity", "key_rows", "registration"]
@@ -19,7 +20,7 @@ KEY_WIDTH = 4
 
 def registration(federation: str, run: str) -> Question:
     """The question that a ``join`` answers; it comes before the first round."""
-    return Question(federation, run, 0, "join", "join")
+    return Question(federation, run, 0, "join", "join", NO_TERMS)
 
 
 def key_rows(public: bytes) -> IntArray:
