@@ -328,6 +328,24 @@ def test_a_plan_shows_sigma_cost_and_advice(cslr):
     assert "σ = 1.081" in out
 
 
+@pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("0.1", True), ("0.09", False)])
+def test_a_plan_warns_of_a_delta_of_one_over_the_clients_or_more(cslr, delta, warned):
+    for more in ([], ["--json"]):
+        code, out, err = cslr("plan", "--delta", delta, "--clients", "10", *more)
+        assert code == 0
+        assert (f"warning: delta = {delta} is not below 1/10" in err) == warned
+        assert "warning" not in out
+
+
+def test_a_simulated_run_warns_of_a_delta_of_one_over_the_clients_or_more(cslr, tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    for delta, warned in (("0.05", True), ("0.04", False)):
+        arguments = ["run", "small.toml", "--delta", delta, "--clients", "20", "--until", "1"]
+        code, _, err = cslr(*arguments)
+        assert code == 0, err
+        assert (f"warning: delta = {delta} is not below 1/20" in err) == warned
+
+
 def test_a_plan_that_cannot_be_is_refused(cslr):
     for arguments in (["--epsilon", "0"], ["--q", "2"], ["--cap", "7"], ["--adversary", "server"]):
         code, _, err = cslr("plan", *arguments)

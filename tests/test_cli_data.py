@@ -292,6 +292,17 @@ def test_public_sentences_of_clients_are_told_with_their_lines(cslr, shops):
     assert not any(b"warning" in content for content in files_of(shops / "first").values())
 
 
+def test_a_delta_of_one_over_the_clients_is_warned_of_before_anything_is_spent(cslr, shops):
+    edit(shops / "shops.cslr.toml", "delta = 1e-6", "delta = 0.2")
+    said = "delta = 0.2 is not below 1/5"
+    code, out, _ = cslr("data", "check", "shops.csv")
+    assert code == 0
+    assert f"note: {said}" in out
+    code, _, err = cslr("run", "small.toml", "--data", "shops.csv", "--until", "1")
+    assert code == 0, err
+    assert f"warning: {said}" in err
+
+
 # Other families, from other formats
 
 

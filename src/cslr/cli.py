@@ -252,6 +252,7 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     from cslr.bench.runner import learn, run
     from cslr.bench.study import load_study
     from cslr.files import write_atomic
+    from cslr.privacy.plan import weak_delta
     from cslr.report.plot import plot_accuracy
     from cslr.report.summary import print_summary
 
@@ -264,7 +265,9 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     try:
         study = load_study(config, progress=True)
         few = public_warning(config, study.public.shape, study.stream.family)
-        for notice in (*study.notices, *([few] if few else [])):
+        weak = weak_delta(config.privacy.delta, config.stream.clients or study.stream.clients)
+        warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
+        for notice in (*study.notices, *warnings):
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
         with _steps(errors) as on_step:
             if until is not None and until < len(study.stream.tasks):

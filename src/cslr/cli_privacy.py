@@ -43,13 +43,15 @@ def plan_command(
     Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
     """
     from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
-    from cslr.privacy.plan import Budget, calibrate, forecast
+    from cslr.privacy.plan import Budget, calibrate, forecast, weak_delta
 
     budget = Budget(epsilon, delta, adversary)  # type: ignore[arg-type]
     plan = calibrate(budget, tasks, participation, cap)
     outlook = forecast(plan, clients, dimension * modes)
     costs = {who: plan.epsilon(who) for who in ADVERSARIES}
     replaced = replace_one_epsilon(plan.charges(), delta, cap=plan.cap)
+    if warning := weak_delta(delta, clients):
+        typer.echo(f"warning: {warning}", err=True)
     if as_json:
         finite = {who: cost if math.isfinite(cost) else None for who, cost in costs.items()}
         typer.echo(

@@ -23,7 +23,7 @@ from cslr.privacy.accounting import (
     gaussian_epsilon,
 )
 
-__all__ = ["Budget", "Forecast", "Plan", "Schedule", "calibrate", "forecast"]
+__all__ = ["Budget", "Forecast", "Plan", "Schedule", "calibrate", "forecast", "weak_delta"]
 
 _LEAST_SIGMA: Final = 0.05
 """Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
@@ -279,3 +279,13 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
         need = math.ceil(0.5 * plan.sigma * math.sqrt(dimension) / plan.q)
         advice = f"Hopeless: noise drowns the data. About {need} clients would be workable."
     return Forecast(ratio, advice)
+
+
+def weak_delta(delta: float, clients: int) -> str | None:
+    """A warning where δ ≥ 1/N: giving one client's rows away outright satisfies (0, 1/N)."""
+    if delta * clients < 1:
+        return None
+    return (
+        f"delta = {delta:g} is not below 1/{clients}, one over the number of clients: publishing "
+        f"the rows of one client drawn at random would satisfy it too. Choose a smaller one"
+    )

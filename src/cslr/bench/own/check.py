@@ -17,6 +17,7 @@ from cslr.bench.own.declaration import Declaration
 from cslr.bench.own.gathering import Gathered, gather
 from cslr.bench.own.problems import told
 from cslr.bench.own.understanding import OwnRow
+from cslr.privacy.plan import weak_delta
 
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 
@@ -112,6 +113,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
     pairs = {(row.client, row.task) for row in train}
     spread = Counter(client for client, _ in pairs)
     tasks = tuple(_task_counts(known, number, gathered) for number in range(len(known.tasks)))
+    weak = weak_delta(declaration.privacy.delta, declaration.clients)
     return Report(
         file=str(data),
         name=declaration.name,
@@ -125,7 +127,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         problems=tuple(told(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
-        remarks=(*_remarks(tasks), *_alike(gathered.clients), *_delta(declaration)),
+        remarks=(*_remarks(tasks), *_alike(gathered.clients), *([weak] if weak else [])),
     )
 
 
@@ -194,15 +196,6 @@ def _alike(clients: tuple[str, ...]) -> Iterator[str]:
         first = spelled.setdefault(" ".join(name.casefold().split()), name)
         if first != name:
             yield f"clients {first!r} and {name!r} count as two; if they are one, spell them alike"
-
-
-def _delta(declaration: Declaration) -> Iterator[str]:
-    """δ is the chance that nothing is promised: giving one client away outright costs 1/N."""
-    if declaration.privacy.delta * declaration.clients >= 1:
-        yield (
-            f"delta = {declaration.privacy.delta:g} is not below 1/{declaration.clients}, one over "
-            f"the number of clients: it promises little; choose a smaller one"
-        )
 
 
 def _task_lines(task: TaskCounts) -> list[str]:
