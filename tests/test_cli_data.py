@@ -5,6 +5,7 @@ All tests here share one embedding cache, so they run in one worker.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable
@@ -131,7 +132,7 @@ def test_rows_have_one_ledger_by_whatever_name_they_are_called(cslr, shops):
     run_of(cslr, "--run-dir", "first")
     code, _, err = cslr("run", "small.toml", "--data", "shops.csv", "--federation", "other")
     assert code == 2
-    assert "a ledger of these rows lies at" in err
+    assert f"shops.csv lies at {shops / 'shops.cslr-federation'}" in err
     (shops / "links").mkdir()
     for name in ("shops.csv", "shops.cslr.toml", "public.txt"):
         (shops / "links" / name).symlink_to(shops / name)
@@ -139,6 +140,69 @@ def test_rows_have_one_ledger_by_whatever_name_they_are_called(cslr, shops):
     assert code == 2
     assert "beyond its budget of 8" in err
     assert not (shops / "links" / "shops.cslr-federation").exists()
+
+
+def test_three_runs_by_three_names_of_a_ledger_stay_within_one_budget(cslr, shops):
+    """Each by itself would be ε = 8; together they were 15.9."""
+    run_of(cslr, "--federation", "f1", "--run-dir", "first")
+    arguments = ["run", "small.toml", "--data", "shops.csv"]
+    code, _, err = cslr(*arguments, "--federation", "f2")
+    assert code == 2
+    assert f"--federation f2: the ledger of {shops / 'shops.csv'} lies at {shops / 'f1'}" in err
+    for same in ([], ["--federation", "f1"]):
+        code, _, err = cslr(*arguments, *same)
+        assert code == 2
+        assert "beyond its budget of 8 (spent: 8)" in err
+    assert not (shops / "f2").exists()
+    assert not (shops / "shops.cslr-federation").exists()
+
+
+def test_rows_and_declaration_under_another_name_have_no_second_budget(cslr, shops):
+    run_of(cslr, "--run-dir", "first")
+    for name in ("shops.csv", "shops.cslr.toml"):
+        (shops / name.replace("shops", "stores")).write_bytes((shops / name).read_bytes())
+    edit(shops / "stores.cslr.toml", "epsilon = 8.0", "epsilon = 80.0")
+    edit(shops / "stores.cslr.toml", "clients = 5", "clients = 7")
+    code, _, err = cslr("run", "small.toml", "--data", "stores.csv")
+    assert code == 2
+    assert f"stores.csv has a ledger at {shops / 'shops.cslr-federation'}" in err
+    (shops / "shops.csv").rename(shops / "renamed.csv")
+    (shops / "shops.cslr.toml").rename(shops / "renamed.cslr.toml")
+    code, _, err = cslr("run", "small.toml", "--data", "renamed.csv")
+    assert code == 2
+    assert "renamed.csv has a ledger at" in err
+    federation = ["--federation", "shops.cslr-federation"]
+    code, _, err = cslr("run", "small.toml", "--data", "renamed.csv", *federation)
+    assert code == 2
+    assert "beyond its budget of 8" in err
+
+
+def test_a_ledger_that_was_moved_is_used_after_that_was_said(cslr, shops, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    run_of(cslr, "--epsilon", "4", "--run-dir", "first")
+    moved = shops.with_name(f"{shops.name}-moved")
+    shops.rename(moved)
+    again = ["run", str(moved / "small.toml"), "--data", str(moved / "shops.csv"), "--json"]
+    again += ["--epsilon", "4", "--run-dir", str(moved / "second")]
+    ledger = str(moved / "shops.cslr-federation")
+    code, _, err = cslr(*again)
+    assert code == 2
+    assert f"cslr ledger moved {ledger}" in err
+    code, _, err = cslr("ledger", "moved", ledger)
+    assert code == 130  # answered with no
+    assert "the original must not be used any more" in err
+    code, out, _ = cslr("ledger", "moved", ledger, "--yes")
+    assert code == 0
+    assert f"{moved / 'shops.cslr-ledger'} names {ledger}" in out
+    code, out, err = cslr(*again)
+    assert code == 0, err
+    assert json.loads(out)["epsilon"]["end_to_end"]["roster"] > 5
+    (moved / "shops.cslr-federation").rename(moved / "elsewhere")
+    code, _, err = cslr(*again)
+    assert code == 2
+    assert "it is not started anew at ε = 0" in err
+    told = ["ledger", "moved", str(moved / "elsewhere"), "--yes"]
+    assert cslr(*told, "--data", str(moved / "shops.csv"))[0] == 0
 
 
 def test_a_cap_is_kept_where_rows_arrive_from_one_day_to_the_next(cslr, shops):

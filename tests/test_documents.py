@@ -186,7 +186,7 @@ def test_the_documents_name_every_verb():
     named = {_command(shlex.split(line, comments=True)[1:])[0].name for line in lines}
     of_data, of_theory = {"init", "check", "fetch"}, {"anchors", "quality"}
     of_experiments = {"reproduce", "tables"}
-    of_ledger, others = {"show", "verify"}, {"run", "upgrade", "predict", "plan", "audit"}
+    of_ledger, others = {"show", "verify", "moved"}, {"run", "upgrade", "predict", "plan", "audit"}
     verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments}
     assert named == verbs
     assert verbs == _verbs(get_command(app))

@@ -106,7 +106,8 @@ ledger_app = typer.Typer(
     cls=_ShowsByDefault,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="What was spent, on what, and what is left; or, with verify, whether that is right.",
+    help="What was spent, on what, and what is left; whether that is right (verify); or that a "
+    "ledger was moved (moved).",
 )
 _Where = Annotated[Path, typer.Argument(help="A ledger file, a run or a federation directory.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
@@ -152,6 +153,38 @@ def verify_command(path: _Where, as_json: _Json = False) -> None:
             Console().print(f"\n[red]Something is wrong[/red] with {', '.join(wrong)}.")
     if not all(each.holds for each in found):
         raise typer.Exit(3)
+
+
+@ledger_app.command("moved")
+def moved_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the ledger lies now.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Its file of rows, if that does not lie beside it.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Say that the ledger of your own rows was moved, alone or with them, and not copied.
+
+    A ledger notes where it lies, and a pointer beside the rows names it; a run refuses one that
+    lies elsewhere. This command writes the new place into both. Two ledgers of the same rows each
+    promise ε by themselves, and together they cost more: use it only if no other copy is in use.
+
+    Example: `cslr ledger moved reviews.cslr-federation`
+    """
+    from cslr.bench.own_run import pointer_beside
+    from cslr.privacy.ledger_pointer import declare_moved
+
+    typer.echo(
+        f"{directory} will be the one ledger of its rows. If it is a copy, the original must not "
+        f"be used any more, on this machine or another: what runs cost would no longer add up.",
+        err=True,
+    )
+    if not yes:
+        typer.confirm("Was it moved, with no other copy in use?", abort=True, err=True)
+    changed = declare_moved(directory, None if data is None else pointer_beside(data))
+    for path in changed:
+        typer.echo(f"{path} names {directory.resolve()}")
+    typer.echo(f"{directory} is noted to lie where it is")
 
 
 def _epsilon(value: float) -> str:

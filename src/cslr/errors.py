@@ -37,6 +37,8 @@ CslrError                      anything a user can act on; the program exits wit
 └── PrivacyError               nothing is released
     ├── BudgetExceeded         the charge would exceed the federation's budget
     ├── PlanChanged            the plan was fixed before the first release and may not change
+    ├── SecondLedger           the rows have, or may have, a ledger elsewhere: one file, one ledger
+    ├── LedgerMoved            the ledger of the rows is not where it was written
     └── LedgerCorrupted        the ledger's chain is broken; it is never started anew
 
 A wrong argument to a library function is a plain ``ValueError`` that names the argument.
@@ -57,6 +59,7 @@ __all__ = [
     "EncoderError",
     "FutureRound",
     "LedgerCorrupted",
+    "LedgerMoved",
     "MalformedHeader",
     "MalformedMessage",
     "MessageError",
@@ -68,6 +71,7 @@ __all__ = [
     "PrivacyError",
     "RoundClosed",
     "RunDirectoryError",
+    "SecondLedger",
     "SenderTooSlow",
     "SpoolCorrupted",
     "StolenIdentity",
@@ -234,6 +238,14 @@ class BudgetExceeded(PrivacyError):
 
 class PlanChanged(PrivacyError):
     """The plan was fixed before the first release and may not change."""
+
+
+class SecondLedger(PrivacyError):
+    """The rows have, or may have, a ledger elsewhere; what they cost adds up in one."""
+
+
+class LedgerMoved(PrivacyError):
+    """The ledger of the rows is not where it was written: it was moved, copied or lost."""
 
 
 class LedgerCorrupted(PrivacyError):

@@ -1,11 +1,12 @@
 """One's own rows in a run: what their declaration settles, and what only their holder is told.
 
-Own rows are somebody's, so privacy is always enforced: the budget is the declared one, and the
-ledger lies beside the rows, where every run on them finds it.
+Own rows are somebody's, so privacy is always enforced: the budget is the declared one, and a
+pointer beside the rows names their ledger, which every run on them uses.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +25,10 @@ from cslr.bench.own.public import FEWEST
 from cslr.bench.streams import STREAMS, Stream
 from cslr.config import Config, StreamConfig, with_settings
 from cslr.errors import ConfigError, DataError
+from cslr.privacy.ledger_pointer import ledger_directory
+from cslr.privacy.ledger_rows import OwnRows
 
-__all__ = ["complete", "is_own", "load_own_stream", "public_warning"]
+__all__ = ["complete", "is_own", "load_own_stream", "pointer_beside", "public_warning", "rows_of"]
 
 MOST_PUBLIC: Final = 10_000
 """Public sentences that are looked at: the first of the file."""
@@ -58,7 +61,7 @@ def complete(config: Config) -> Config:
     declaration = load_declaration(path)
     declaration.require_confirmed()
     _refuse_contradictions(config, declaration, path)
-    federation = _federation(config, data)
+    federation = _federation(config, _own_rows(data, declaration))
     own_epsilon = "epsilon" in config.privacy.model_fields_set
     settled: dict[str, Any] = {
         "stream.name": declaration.name,
@@ -107,6 +110,30 @@ def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str |
     return few_public(config.stream.public, shape[0], directions, family)
 
 
+def rows_of(stream: StreamConfig) -> OwnRows:
+    """The rows a completed configuration names, as their ledger knows them."""
+    data, path = _files(stream)
+    return _own_rows(data, load_declaration(path))
+
+
+def pointer_beside(data: Path) -> Path:
+    """The file that names the ledger of the rows in ``data``."""
+    path = data.resolve()
+    return OwnRows(path, stem_of(path), b"").pointer
+
+
+def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
+    """The rows as their ledger knows them: links resolved, and what is declared about them.
+
+    Budget and number of clients are left out, so that changing them makes no other rows; so are
+    the public sentences, which are nobody's.
+    """
+    apart = {"privacy", "clients", "public", "confirmed"}
+    declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
+    path = data.resolve()
+    return OwnRows(path, stem_of(path), declared.encode())
+
+
 def _files(stream: StreamConfig) -> tuple[Path, Path]:
     """The rows and their declaration."""
     data = stream.data
@@ -116,19 +143,14 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
     return data, declaration_path(data, stream.declaration)
 
 
-def _federation(config: Config, data: Path) -> Path:
-    """The directory of the ledger: beside the rows themselves, not beside a link to them."""
-    rows = data.resolve() if data.is_symlink() else data
-    beside = rows.with_name(f"{stem_of(rows)}.cslr-federation")
-    given = config.privacy.federation
-    if given is None:
-        return beside
-    if given.resolve() != beside.resolve() and (beside / "ledger.jsonl").exists():
-        raise ConfigError(
-            f"--federation {given}: a ledger of these rows lies at {beside} already, and what runs "
-            f"cost adds up in one; leave --federation out"
-        )
-    return given
+def _federation(config: Config, rows: OwnRows) -> Path:
+    """The directory of the one ledger of the rows, by the name that was given for it, if any."""
+    given, data = config.privacy.federation, config.stream.data
+    found = ledger_directory(rows, given)
+    if given is not None or data is None or data.is_symlink():
+        return found
+    beside = data.with_name(rows.beside.name)  # as short as the path of the rows
+    return beside if beside.resolve() == found.resolve() else found
 
 
 def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:

@@ -11,6 +11,7 @@ from cslr.baselines.setting import Earlier, Setting, View
 from cslr.bench.holding import hold
 from cslr.bench.methods import method_named
 from cslr.bench.mixed import encoder_of
+from cslr.bench.own_run import is_own, rows_of
 from cslr.bench.rundir import RunDirectory
 from cslr.bench.study import Study
 from cslr.config import Config
@@ -18,6 +19,7 @@ from cslr.engines.simulation import Population
 from cslr.privacy.accounting import Scope
 from cslr.privacy.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger_pointer import open_ledger
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.privacy.spoken import Spoken
 from cslr.protocol.coordinates import fit_map
@@ -100,6 +102,8 @@ def ledger_of(config: Config, method: str, seed: int, directory: RunDirectory) -
         return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
     federation = Federation(name, budget, privacy.mode)
     if privacy.mode == "enforced" and privacy.federation is not None:
+        if is_own(config.stream):
+            return open_ledger(rows_of(config.stream), privacy.federation, federation)
         keys = EphemeralKeys(privacy.federation / "keys")
         return Ledger.at(privacy.federation / "ledger.jsonl", federation, keys)
     path = directory.seed(seed).path / "ledger.jsonl"
