@@ -10,6 +10,7 @@ from functools import partial
 from . import faults_ledger as books
 from . import faults_noise as noise
 from . import faults_sums as sums
+from . import faults_worlds as worlds
 from .detect_ledger import (
     accounts,
     every_payload_is_charged,
@@ -19,6 +20,7 @@ from .detect_ledger import (
 )
 from .detect_noise import black_box, conformance_of_lists, conformance_of_sums, freshness
 from .detect_sums import exactly_once, golden_sums, norms, participation, refusal
+from .detect_worlds import changed_after_a_crash, one_budget, two_worlds
 from .lab import Finding, Lab
 
 Detector = Callable[[Lab, int], Finding]
@@ -38,7 +40,12 @@ DETECTORS: dict[str, Detector] = {
     "ledger survives": ledger_survives,
     "same noise after a restart": same_noise_after_restart,
     "accounts": accounts,
+    "two worlds": two_worlds,
+    "changed after a crash": changed_after_a_crash,
+    "one budget": one_budget,
 }
+WHOLE_RUNS = ("two worlds", "changed after a crash", "one budget")
+"""Detectors that run the whole program. They draw nothing, so one look is as good as many."""
 
 
 @dataclass(frozen=True)
@@ -86,4 +93,9 @@ MUTANTS: dict[str, Mutant] = {
         noise.shares_lost, ("conformance of sums", "conformance of lists")
     ),
     "divided by the actual cohort": Mutant(sums.divided_by_who_came, ("golden sums",)),
+    "public texts embedded with private ones": Mutant(
+        worlds.public_beside_private, ("two worlds",)
+    ),
+    "recovery that compares": Mutant(worlds.recovery_compares, ("changed after a crash",)),
+    "a second ledger": Mutant(worlds.second_ledger, ("one budget",)),
 }

@@ -1,4 +1,4 @@
-"""Twenty-one broken builds, each caught by name; the honest one never accused."""
+"""Twenty-four broken builds, each caught by name; the honest one never accused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from .table import DETECTORS, MUTANTS
+from .table import DETECTORS, MUTANTS, WHOLE_RUNS
 
 SEED = 7
 SEEDS = (11, 12, 13)
@@ -36,8 +36,8 @@ def test_no_detector_accuses_the_honest_build(lab, name):
     assert not found.alarm, found.figure
 
 
-def test_there_are_21_mutants_and_every_detector_catches_some():
-    assert len(MUTANTS) == 21
+def test_there_are_24_mutants_and_every_detector_catches_some():
+    assert len(MUTANTS) == 24
     assert {each for mutant in MUTANTS.values() for each in mutant.caught_by} == set(DETECTORS)
 
 
@@ -47,6 +47,8 @@ def test_all_mutants_are_caught_at_several_seeds(lab, card):
     for name, mutant in MUTANTS.items():
         place = replace(lab, draws=mutant.draws)
         for detector, seed in product(mutant.caught_by, SEEDS):
+            if detector in WHOLE_RUNS and seed != SEEDS[0]:
+                continue
             with mutant.apply():
                 found = DETECTORS[detector](place, seed)
             if not found.alarm:
@@ -68,6 +70,7 @@ def test_a_hundred_honest_runs_raise_no_alarm(lab, card, row, names):
         (name, seed, found.figure)
         for seed in range(100, 100 + HONEST_RUNS)
         for name in names
+        if name not in WHOLE_RUNS or seed == 100
         if (found := DETECTORS[name](lab, seed)).alarm
     ]
     figure = f"{len(alarms)} in {HONEST_RUNS} runs of {len(names)} detector{'s'[: len(names) - 1]}"

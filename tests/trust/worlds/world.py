@@ -107,7 +107,12 @@ class Transcript:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-PRIVATE = ("rows.csv", "cache/embeddings/private/", "rows.cslr-federation/spoken.json")
+PRIVATE = (
+    "rows.csv",
+    "cache/embeddings/private/",
+    "rows.cslr-federation/spoken.json",
+    "rows.cslr-federation/rows.json",
+)
 """As private as the rows: never leaves their holder."""
 
 
