@@ -107,6 +107,8 @@ def _releases(plan: Plan) -> list[_Release]:
             found.append((plan.list_charge(f"{task} list {i}", task), _by_itself))
         for i in range(schedule.head):
             found.append((plan.head_charge(f"{task} update {i}", task, i), _in_a_sum))
+    for i in range(schedule.evaluation):
+        found.append((plan.evaluation_charge(f"evaluation {i}"), _in_a_sum))
     return [
         _Release(charge, mechanism, -1.0 if place % 2 else 1.0)
         for place, (charge, mechanism) in enumerate(found)

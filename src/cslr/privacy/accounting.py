@@ -68,7 +68,8 @@ class Charge:
     label: str
     round: int
     """Releases of one round share one participation coin: their composition is amplified once."""
-    part: Literal["replay", "head"]
+    part: Literal["replay", "head", "evaluation"]
+    """What it is about; an evaluation is about all tasks at once, so no cap applies to it."""
     sigma: float | None
     """Noise multiplier; None: released without noise."""
     q: float = 1.0
@@ -97,7 +98,7 @@ def epsilon_of(
         return 0.0
     if adversary == "server" or any(charge.sigma is None for charge in counted):
         return math.inf
-    rounds = _worst_tasks(_rounds(counted), cap, ordered=adversary == "roster")
+    rounds = _worst_client(counted, cap, ordered=adversary == "roster")
     known = gaussian_epsilon(_mu(rounds), delta)
     if adversary == "roster" or all(q == 1.0 for _, q in rounds):
         return known
@@ -112,7 +113,7 @@ def total_mu(
     counted = [c for c in charges if scope == "end_to_end" or c.part == "replay"]
     if any(charge.sigma is None for charge in counted):
         return math.inf
-    return _mu(_worst_tasks(_rounds(counted), cap, ordered=True))
+    return _mu(_worst_client(counted, cap, ordered=True))
 
 
 def replace_one_epsilon(
@@ -158,6 +159,14 @@ def _rounds(charges: Sequence[Charge]) -> dict[int, Rounds]:
     for coin in sorted(precision):
         rounds.setdefault(coin[0], []).append((precision[coin] ** -0.5, q[coin]))
     return rounds
+
+
+def _worst_client(charges: Sequence[Charge], cap: int | None, ordered: bool) -> Rounds:
+    """The rounds that one client may be in: of its costliest tasks, and of every evaluation."""
+    capped = [charge for charge in charges if charge.part != "evaluation"]
+    always = [charge for charge in charges if charge.part == "evaluation"]
+    evaluations = [each for rounds in _rounds(always).values() for each in rounds]
+    return [*_worst_tasks(_rounds(capped), cap, ordered), *evaluations]
 
 
 def _worst_tasks(tasks: Mapping[int, Rounds], cap: int | None, ordered: bool) -> Rounds:

@@ -30,6 +30,9 @@ class Entries:
     _digests: dict[str, set[str]] = field(default_factory=dict)
     _precision: dict[Scope, float] = field(default_factory=lambda: defaultdict(float))
     _labels: set[str] = field(default_factory=set)
+    _capped: set[str] = field(default_factory=set)
+    _repeated: bool = False
+    """Whether a release that a cap could apply to was charged twice."""
     _rates: set[float] = field(default_factory=set)
     _of_tasks: bool = True
 
@@ -60,10 +63,13 @@ class Entries:
         return digest in self._digests.get(label, ())
 
     def effective_cap(self, *more: Charge) -> int | None:
-        """The cap holds for one pass over the plan's releases; repeated or other ones all count."""
-        labels = [charge.label for charge in more]
-        once = len(self._labels) == len(self.charges) and len(set(labels)) == len(labels)
-        once = once and self._labels.isdisjoint(labels)
+        """The cap holds for one pass over the plan's releases; repeated or other ones all count.
+
+        An evaluation always counts, so it leaves the cap of the others as it is.
+        """
+        labels = [charge.label for charge in more if charge.part != "evaluation"]
+        once = not self._repeated and len(set(labels)) == len(labels)
+        once = once and self._capped.isdisjoint(labels)
         return self.cap if once and self._of_tasks and all(map(_of_task, more)) else None
 
     def surely_within(self, budget: Budget, charge: Charge) -> bool:
@@ -102,6 +108,9 @@ class Entries:
         self._open.setdefault(charge.label, {})[body["attempt"]] = record
         self.charges.append(charge)
         self._labels.add(charge.label)
+        if charge.part != "evaluation":
+            self._repeated = self._repeated or charge.label in self._capped
+            self._capped.add(charge.label)
         self._rates.add(charge.q)
         self._of_tasks = self._of_tasks and _of_task(charge)
         for scope in ("replay", "end_to_end"):
@@ -109,7 +118,8 @@ class Entries:
 
 
 def _of_task(charge: Charge) -> bool:
-    return charge.part == "replay" or charge.task is not None
+    """Whether it is known how a cap applies to it."""
+    return charge.part != "head" or charge.task is not None
 
 
 def _precision_of(charge: Charge, scope: Scope) -> float:

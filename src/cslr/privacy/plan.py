@@ -75,6 +75,8 @@ class Schedule:
     """Messages noised on the device: they come with their sender's name, so nothing amplifies."""
     head: int = 0
     """Updates of a model, each behind a coin of its own."""
+    evaluation: int = 0
+    """Counts of right answers after the last task, about all tasks at once: no cap applies."""
 
     @property
     def coins(self) -> int:
@@ -90,7 +92,8 @@ class Plan:
     """Who takes part, how often, and the noise that follows. Made by ``calibrate`` only.
 
     Where a task has both, releases about the replay and updates of a model get half of the budget
-    each (exactly so without amplification); within a half all have the same multiplier.
+    each (exactly so without amplification); within a half all have the same multiplier. An
+    evaluation costs as much as a half of one task.
     """
 
     budget: Budget
@@ -115,6 +118,11 @@ class Plan:
         """Noise multiplier of each update of a model."""
         return self._shared(self.schedule.head)
 
+    @property
+    def evaluation_sigma(self) -> float | None:
+        """Noise multiplier of an evaluation."""
+        return self.unit if self.schedule.evaluation else None
+
     def _shared(self, count: int) -> float | None:
         """The multiplier of ``count`` releases that together cost one of ``unit``."""
         return self.unit * math.sqrt(count) if self.unit is not None and count else None
@@ -138,6 +146,11 @@ class Plan:
         coin = task * self.schedule.coins + place
         return Charge(label, coin, "head", self.head_sigma, self.head_q, task)
 
+    def evaluation_charge(self, label: str) -> Charge:
+        """What an evaluation costs: all clients take part, once all tasks are released."""
+        coin = self.releases * self.schedule.coins
+        return Charge(label, coin, "evaluation", self.evaluation_sigma)
+
     def charges(self) -> list[Charge]:
         """Everything the plan will release, under names of its own."""
         charges: list[Charge] = []
@@ -149,16 +162,22 @@ class Plan:
             charges += [
                 self.head_charge(f"{task} update {i}", task, i) for i in range(self.schedule.head)
             ]
-        return charges
+        counts = range(self.schedule.evaluation)
+        return [*charges, *(self.evaluation_charge(f"evaluation {i}") for i in counts)]
 
     def epsilon(self, adversary: Adversary) -> float:
         """ε once everything planned has happened."""
         return epsilon_of(self.charges(), self.budget.delta, adversary, cap=self.cap)
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values for the ledger."""
+        """Plain values for the ledger; an evaluation is named only where there is one."""
+        plain = {**asdict(self), "budget": self.budget.as_dict()}
         sigmas = {"sigma": self.sigma, "head_sigma": self.head_sigma}
-        return {**asdict(self), "budget": self.budget.as_dict(), **sigmas}
+        if self.schedule.evaluation:
+            sigmas["evaluation_sigma"] = self.evaluation_sigma
+        else:
+            del plain["schedule"]["evaluation"]
+        return {**plain, **sigmas}
 
 
 def calibrate(
@@ -190,7 +209,7 @@ def calibrate(
     if math.isinf(budget.epsilon):
         return plan
     halves = (schedule.replay + schedule.lists > 0) + (schedule.head > 0)
-    plan = replace(plan, unit=_unit_full(budget, cap * halves))
+    plan = replace(plan, unit=_unit_full(budget, cap * halves + schedule.evaluation))
     amplified = any(charge.q < 1 for charge in plan.charges())
     return _sampled(plan) if budget.adversary == "public" and amplified else plan
 

@@ -35,11 +35,12 @@ class Message:
     """How its price is made."""
     seen_by: str
     """Who sees it before its noise, if anybody but the client."""
-    part: Literal["replay", "head"]
+    part: Literal["replay", "head", "evaluation"]
     label: str
     """Regular expression of the labels under which it stands in a ledger."""
     full_rate: bool = False
-    """Whether it may claim no amplification: it comes with its sender's name, or without noise."""
+    """Whether it may claim no amplification: it comes with its sender's name, without noise, or
+    from everybody."""
 
     def pays(self, charge: Charge) -> bool:
         """Whether this charge is for a message of this kind, at a price that its kind allows."""
@@ -114,6 +115,18 @@ MESSAGES: Final[tuple[Message, ...]] = (
         seen_by=_AGGREGATOR,
         part="head",
         label=r"task \d+ update \d+",
+    ),
+    Message(
+        name="right answers",
+        leaves="sum",
+        made_by="cslr.protocol.evaluation.answers_of",
+        clipped_by="one ℓ2 bound over the shares of right and wrong answers of all tasks",
+        noised_by="aggregator",
+        charged_as="Plan.evaluation_charge, with q = 1",
+        seen_by=_AGGREGATOR,
+        part="evaluation",
+        label="evaluation",
+        full_rate=True,
     ),
     Message(
         name="adapters and class means",

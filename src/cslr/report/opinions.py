@@ -44,8 +44,17 @@ def recount(charges: Sequence[Charge], sampled: bool, cap: int | None) -> Kinds:
     """The rounds of the worst client: releases behind one coin are one Gaussian.
 
     sampled: whether amplification counts. With a cap the costliest tasks are taken; where sampling
-    leaves open which those are, all of them.
+    leaves open which those are, all of them. Evaluations are counted whatever the cap.
     """
+    tasks = _by_task([charge for charge in charges if charge.part != "evaluation"], sampled)
+    evaluations = _by_task([charge for charge in charges if charge.part == "evaluation"], sampled)
+    if sampled and not _ordered(tasks):
+        cap = None
+    return sum([*tasks[:cap], *evaluations], Counter())
+
+
+def _by_task(charges: Sequence[Charge], sampled: bool) -> list[Kinds]:
+    """The rounds of each task, the costliest first."""
     precision: dict[int, dict[_Coin, float]] = defaultdict(lambda: defaultdict(float))
     rate: dict[_Coin, float] = {}
     times: Counter[tuple[int, str]] = Counter()
@@ -57,13 +66,10 @@ def recount(charges: Sequence[Charge], sampled: bool, cap: int | None) -> Kinds:
         times[charge.round, charge.label] += 1
         precision[task][coin] += charge.sigma**-2
         rate[coin] = charge.q if sampled else 1.0
-    tasks = [
+    return [
         Counter((total**-0.5, rate[coin]) for coin, total in coins.items())
         for coins in sorted(precision.values(), key=lambda coins: -math.fsum(coins.values()))
     ]
-    if sampled and not _ordered(tasks):
-        cap = None
-    return sum(tasks[:cap], Counter())
 
 
 def _ordered(tasks: Sequence[Kinds]) -> bool:

@@ -1,0 +1,105 @@
+"""Right answers on clients' own test rows as one noised sum: an evaluation that is paid for.
+
+A unit (a client) with test rows of m tasks says for each of these tasks which share a_j of its rows
+is answered rightly and which wrongly, both divided by √m, and zeros for the other tasks:
+
+    v = (a_1, 1 − a_1, ..., a_T, 1 − a_T) / √m,    ‖v‖ ≤ 1
+
+So the clip at S = 1 shortens no vector, and a vector depends on the unit's own rows and on what was
+released before. From the released sums (R_j, W_j) of a task anyone can compute
+
+    accuracy  R_j / (R_j + W_j)
+
+which is the mean over units of their shares of right answers, where a unit that tests m tasks has
+weight 1/√m in each. To first order noise of σ in each sum moves it by a standard deviation of
+σ √(a² + (1 − a)²) / (R_j + W_j).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from cslr.privacy.grid import Grid, bound
+from cslr.privacy.ledger import Ledger
+from cslr.privacy.mechanism import recall, release, settle
+from cslr.privacy.plan import Plan
+from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Bounded, Released
+from cslr.protocol.ports import Keep
+from cslr.types import BoolArray, FloatArray, IntArray
+
+__all__ = ["LABEL", "Measured", "answers_of", "measured", "read", "shares_of"]
+
+LABEL: Final = "evaluation"
+"""The name of the release in the ledger and among what is kept."""
+GRID: Final = Grid(1.0)
+LEAST_WEIGHT: Final = 3.0
+"""Standard deviations of its noise that a task's weight must exceed for its accuracy to be told."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What an evaluation says about each task; made of released values, so it may be stored."""
+
+    accuracy: FloatArray  # (T,) in [0, 1], NaN where too few units have test rows
+    error: FloatArray  # (T,) standard error by the noise alone, NaN where accuracy is
+
+
+def shares_of(right: BoolArray, tasks: IntArray, count: int) -> FloatArray:
+    """(2T,) what one unit says about its own rows: right (n,) of tasks (n,), of T = count tasks."""
+    rows = np.bincount(tasks, minlength=count)
+    hits = np.bincount(tasks, weights=right, minlength=count)
+    held = rows > 0
+    shares = np.zeros((count, 2))
+    shares[held, 0] = hits[held] / rows[held]
+    shares[held, 1] = 1.0 - shares[held, 0]
+    vector: FloatArray = shares.ravel() / math.sqrt(max(int(held.sum()), 1))
+    return vector
+
+
+def answers_of(right: BoolArray, tasks: IntArray, units: IntArray, count: int) -> Bounded:
+    """What all units say, clipped; units (n,) names the unit of each row.
+
+    Without any unit it is one row of zeros, so that a sum without test rows can be released, too.
+    """
+    vectors = [
+        shares_of(right[units == unit], tasks[units == unit], count) for unit in np.unique(units)
+    ]
+    return bound(np.stack([*vectors] or [np.zeros(2 * count)]), GRID)
+
+
+def measured(
+    ask: Callable[[], Bounded], plan: Plan, ledger: Ledger, keep: Keep
+) -> Released[Measured]:
+    """The evaluation that the plan pays for; one that was kept before is not paid for again.
+
+    Guarantee: one Gaussian release of multiplier ``plan.evaluation_sigma``, in which zeroing a unit
+    moves the sum by at most 1, charged before its noise is drawn.
+    """
+    if not plan.schedule.evaluation:
+        raise ValueError("plan: it pays for no evaluation")
+    kept = keep.load(LABEL)
+    if kept is not None:
+        noisy = recall(kept, LABEL, ledger)
+    else:
+        noisy = release(plain_sum([ask()]), plan.evaluation_charge(LABEL), ledger)
+        keep.save(LABEL, noisy.value)
+        settle(noisy, LABEL, ledger)
+    return noisy.map(partial(read, sigma=plan.evaluation_sigma or 0.0))
+
+
+def read(sums: FloatArray, sigma: float) -> Measured:
+    """Accuracy and its standard error from released sums (2T,) with noise σ in each."""
+    right, wrong = sums.reshape(-1, 2).T
+    weight = right + wrong
+    known = weight > LEAST_WEIGHT * math.sqrt(2.0) * sigma
+    divisor = np.where(known, weight, 1.0)
+    accuracy = np.clip(right / divisor, 0.0, 1.0)
+    error = sigma * np.hypot(accuracy, 1.0 - accuracy) / divisor
+    return Measured(np.where(known, accuracy, np.nan), np.where(known, error, np.nan))
