@@ -8,16 +8,30 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-__all__ = ["make_directory", "naming", "sync_directory", "write_all", "write_atomic"]
+__all__ = [
+    "PRIVATE_FILE",
+    "PRIVATE_FOLDER",
+    "make_directory",
+    "naming",
+    "open_to_append",
+    "sync_directory",
+    "write_all",
+    "write_atomic",
+]
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes, folder_mode: int = 0o777) -> None:
     """Replace ``path`` by ``content``: temporary file in the same folder, fsync, rename, fsync.
 
-    An ``OSError`` on the way names ``path`` and leaves what was there before.
+    The file is its owner's alone; folder_mode is for a folder that is not there yet. An ``OSError``
+    on the way names ``path`` and leaves what was there before.
     """
-    make_directory(path.parent)
+    make_directory(path.parent, folder_mode)
     with naming(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
@@ -32,6 +46,23 @@ def write_atomic(path: Path, content: bytes) -> None:
                 os.unlink(name)
             raise
         sync_directory(path.parent)
+
+
+def open_to_append(path: Path, private: bool) -> int:
+    """Open or make a file to be read and appended to.
+
+    private: nobody but its owner may read it, also if it is there already and others could.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    file = os.open(path, flags, PRIVATE_FILE if private else 0o666)
+    try:
+        found = os.fstat(file)
+        if private and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            os.fchmod(file, PRIVATE_FILE)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
 
 
 def write_all(file: int, content: bytes) -> None:

@@ -3,19 +3,22 @@
 config.json            what was run; another configuration is refused here
 trace.jsonl            a line for every finished step, in order; every figure is made from it
 result.json            the figures
-accuracy.png           scores over tasks
+accuracy.png           scores over tasks, where they are stored
 model.json             what has to be known to use the heads; there when all tasks are learnt
 seed-13/ledger.jsonl   what was spent (where privacy is enforced: in the federation's directory)
 seed-13/task-0.safetensors   the released, noisy vector of a task
 seed-13/replay.safetensors   Q_{1:t}
 seed-13/head.safetensors     the head
+seed-13/evaluation.safetensors   the noisy count of right answers, where one was paid for
 seed-13/translations.safetensors   from clients' encoders to common coordinates, if they differ
 
 One process writes here at a time. Each release carries the receipt of the ledger that paid for it:
 with a ledger that was reset, rolled back or is another's, a run does not go on.
 
-Nothing private is written here: no row, no client's name, no count of either. With one's own rows
-everything but evaluation figures is made of the declaration and of what was released.
+Nothing private is written here: no row, no client's name, no count of either. Where privacy is
+enforced everything is made of public things and of what was released, also the sizes of files, and
+no duration is written; the one exception are exact figures on test rows if they are to be stored
+(``privacy.evaluate``). Then only its owner may read the directory.
 """
 
 from __future__ import annotations
@@ -38,7 +41,14 @@ from safetensors.numpy import save as save_arrays
 from cslr.bench.sealed import ends_in_damage, open_line, seal_arrays, seal_line
 from cslr.config import Config
 from cslr.errors import ConfigError, RunDirectoryError
-from cslr.files import make_directory, sync_directory, write_all, write_atomic
+from cslr.files import (
+    PRIVATE_FOLDER,
+    make_directory,
+    open_to_append,
+    sync_directory,
+    write_all,
+    write_atomic,
+)
 from cslr.privacy.ledger import Ledger
 from cslr.privacy.receipts import Receipt
 from cslr.types import FloatArray
@@ -56,13 +66,18 @@ class RunDirectory:
         self._check()
         self.trace, _ = read_trace(path / "trace.jsonl")
 
+    @property
+    def private(self) -> bool:
+        """Whether nobody but its owner may look into it."""
+        return self.config.privacy.mode == "enforced"
+
     def begin(self) -> None:
         """Take the directory and write the configuration down; the run is known to be possible.
 
         What an interruption left half written goes, now that nobody else can be writing it.
         """
         with _writing(self.path):
-            make_directory(self.path)
+            make_directory(self.path, PRIVATE_FOLDER if self.private else 0o777)
             self._lock = _lock(self.path)
             self._check()
             for part in self.path.rglob(".*.part"):
@@ -110,7 +125,7 @@ class RunDirectory:
         path = self.path / "trace.jsonl"
         new = not path.exists()
         with _writing(path):
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = open_to_append(path, self.private)
             try:
                 write_all(file, text.encode() + b"\n")
                 os.fsync(file)
@@ -123,7 +138,7 @@ class RunDirectory:
 
     def seed(self, seed: int, ledger: Ledger | None = None) -> SeedDirectory:
         """The part of one seed, whose releases ``ledger`` pays for."""
-        return SeedDirectory(self.path / f"seed-{seed}", ledger)
+        return SeedDirectory(self.path / f"seed-{seed}", ledger, self.private)
 
 
 @dataclass(frozen=True)
@@ -135,6 +150,8 @@ class SeedDirectory:
 
     path: Path
     ledger: Ledger | None = None
+    private: bool = False
+    """Whether nobody but its owner may look into it."""
 
     def load(self, label: str) -> FloatArray | None:
         file = self._file(label)
@@ -156,13 +173,21 @@ class SeedDirectory:
             receipt = {"receipt": self.ledger.receipt(label).as_text()}
         file = self._file(label)
         with _writing(file):
-            write_atomic(file, save_arrays({"released": np.ascontiguousarray(vector)}, receipt))
+            self._write(file, save_arrays({"released": np.ascontiguousarray(vector)}, receipt))
 
     def save_arrays(self, name: str, arrays: Mapping[str, FloatArray]) -> None:
         """Write named arrays, whole or not at all."""
         file = self.path / f"{name}.safetensors"
         with _writing(file):
-            write_atomic(file, seal_arrays(arrays))
+            self._write(file, seal_arrays(arrays))
+
+    def copy(self, file: Path) -> None:
+        """Take over a file of another run as it is, unless it is here already."""
+        if not (self.path / file.name).exists():
+            self._write(self.path / file.name, file.read_bytes())
+
+    def _write(self, file: Path, content: bytes) -> None:
+        write_atomic(file, content, PRIVATE_FOLDER if self.private else 0o777)
 
     def _file(self, label: str) -> Path:
         return self.path / f"{label.replace(' ', '-')}.safetensors"

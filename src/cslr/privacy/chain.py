@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cslr.errors import LedgerCorrupted, PrivacyError
-from cslr.files import make_directory, naming, sync_directory, write_all, write_atomic
+from cslr.files import (
+    PRIVATE_FOLDER,
+    make_directory,
+    naming,
+    open_to_append,
+    sync_directory,
+    write_all,
+    write_atomic,
+)
 
 __all__ = ["Chain", "canonical", "head_of", "read_chain"]
 
@@ -50,12 +58,15 @@ class Chain:
         self._process = os.getpid()
 
     @classmethod
-    def at(cls, path: Path) -> Self:
-        """Open the chain at ``path``, creating it if there is none, and lock it."""
+    def at(cls, path: Path, private: bool = False) -> Self:
+        """Open the chain at ``path``, creating it if there is none, and lock it.
+
+        private: nobody but its owner may read the file, nor look into a folder that is made for it.
+        """
         chain = cls(path)
         try:
-            make_directory(path.parent)
-            chain._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            make_directory(path.parent, PRIVATE_FOLDER if private else 0o777)
+            chain._file = open_to_append(path, private)
             _lock(path, chain._file)
             chain.records = _recover(path, chain._file)
             head = _checked_head(path, chain.records)

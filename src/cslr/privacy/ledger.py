@@ -70,7 +70,7 @@ class Ledger:
     @classmethod
     def at(cls, path: Path, federation: Federation, keys: NoiseKeys) -> Self:
         """Open the ledger at ``path``, creating it if there is none, and lock it."""
-        chain = Chain.at(path)
+        chain = Chain.at(path, private=federation.privacy == "enforced")
         try:
             ledger = cls(federation, keys, chain)
             ledger._check_or_open(path)
