@@ -110,6 +110,15 @@ def run_command(
     federation: Annotated[
         _File, _privacy("Enforced: directory of the ledger all runs on the same rows share.")
     ] = None,
+    evaluate: Annotated[
+        _Text,
+        _privacy(
+            "Figures on test rows. shown: on the screen, in no file. stored: exact figures also go "
+            "to the run directory; if the rows are clients', ε does not cover them. private: one "
+            r"noised count, paid for within ε. none. \[enforced: shown; else, and if own test rows "
+            "are declared public: stored]"
+        ),
+    ] = None,
     method: Annotated[
         _Text,
         _replay(
@@ -171,6 +180,7 @@ def run_command(
         "privacy.cap": cap,
         "privacy.mode": privacy,
         "privacy.federation": federation,
+        "privacy.evaluate": evaluate,
         "replay.prior": prior,
         "replay.dimension": dimension,
         "replay.anchors": anchor_count,
@@ -210,9 +220,10 @@ def upgrade_command(
 
     Example: `cslr run --until 2 --run-dir runs/a`, then `cslr upgrade runs/a --encoder mpnet`
     """
+    from cslr.bench.own_run import complete
     from cslr.bench.upgrade import begin_upgrade, upgraded_config
 
-    config = upgraded_config(run, encoder)
+    config = complete(upgraded_config(run, encoder))
     place = run_dir or run.with_name(f"{run.name}-{config.digest()[:6]}")
     begin_upgrade(run, config, place)
     _run(config, place, as_json)
@@ -278,12 +289,12 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     except KeyboardInterrupt:
         errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
         raise typer.Exit(130) from None
-    plain = result.as_json()
-    write_atomic(path / "result.json", json.dumps(plain, indent=2).encode() + b"\n")
-    if result.evaluated:
+    stored = json.dumps(result.stored_json(), indent=2)
+    write_atomic(path / "result.json", stored.encode() + b"\n")
+    if result.evaluated and result.rule == "stored":
         plot_accuracy(result, path / "accuracy.png")
     if as_json:
-        typer.echo(json.dumps(plain))
+        typer.echo(json.dumps(result.as_json()))
     else:
         print_summary(result, Console())
 

@@ -15,13 +15,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from cslr.errors import ConfigError
 
 __all__ = [
     "Config",
     "Effort",
+    "Evaluate",
     "HeadConfig",
     "PrivacyConfig",
     "ReplayConfig",
@@ -32,10 +42,11 @@ __all__ = [
 
 
 Effort = Literal["short", "published"]
+Evaluate = Literal["shown", "stored", "private", "none"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class StreamConfig(_Section):
@@ -82,6 +93,23 @@ class PrivacyConfig(_Section):
     federation: Path | None = None
     """Directory of the ledger that all runs on the same data share, where privacy is enforced;
     None: beside one's own rows. Other streams have no place of their own."""
+    evaluate: Evaluate | None = None
+    """What becomes of figures on test rows: exact ones, only shown or also stored, which no ε
+    covers; a noised count that is paid for; or none at all. None: shown where privacy is enforced,
+    stored in a simulation."""
+
+    @property
+    def evaluation(self) -> Evaluate:
+        """``evaluate``, or what it is by default."""
+        return self.evaluate or ("shown" if self.mode == "enforced" else "stored")
+
+    @model_serializer(mode="wrap")
+    def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """With the rule that holds; a simulation that stores its figures says nothing of it."""
+        plain: dict[str, Any] = {**usual(self), "evaluate": self.evaluation}
+        if self.mode == "simulated" and self.evaluation == "stored":
+            del plain["evaluate"]
+        return plain
 
     @field_validator("epsilon", "budget")
     @classmethod

@@ -23,7 +23,7 @@ from cslr.bench.own.formats import format_of, stem_of
 from cslr.bench.own.lines import lines_of
 from cslr.bench.own.public import FEWEST
 from cslr.bench.streams import STREAMS, Stream
-from cslr.config import Config, StreamConfig, with_settings
+from cslr.config import Config, Evaluate, StreamConfig, with_settings
 from cslr.errors import ConfigError, DataError
 from cslr.privacy.ledger_pointer import ledger_directory
 from cslr.privacy.ledger_rows import OwnRows
@@ -74,6 +74,7 @@ def complete(config: Config) -> Config:
         "privacy.delta": declaration.privacy.delta,
         "privacy.adversary": declaration.privacy.adversary,
         "privacy.federation": federation,
+        "privacy.evaluate": _evaluate(config, declaration, path),
     }
     return with_settings(config, settled)
 
@@ -151,6 +152,22 @@ def _federation(config: Config, rows: OwnRows) -> Path:
         return found
     beside = data.with_name(rows.beside.name)  # as short as the path of the rows
     return beside if beside.resolve() == found.resolve() else found
+
+
+def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
+    """What becomes of figures: stored without being asked only if test rows are nobody's."""
+    given, public = config.privacy.evaluate, declaration.test_rows == "public"
+    if given == "private" and public:
+        raise ConfigError(
+            f"--evaluate private pays for figures on clients' rows, but {path} declares test rows "
+            "public; leave it out"
+        )
+    if given == "private" and declaration.columns.split is None and declaration.test_share is None:
+        raise ConfigError(
+            f"--evaluate private: {path} declares no test rows; add columns.split or test_share, "
+            "or use --evaluate none"
+        )
+    return given or ("stored" if public else "shown")
 
 
 def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:

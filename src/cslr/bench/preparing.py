@@ -37,12 +37,15 @@ def plan_of(config: Config, tasks: int, cap: int | None) -> Plan:
     privacy, method = config.privacy, method_named(config.method)
     private = method.reads == "privately"
     settled = method.settled(config)
+    schedule = method.schedule(settled) if private else Schedule()
+    if privacy.evaluation == "private":
+        schedule = replace(schedule, evaluation=1)
     return calibrate(
         Budget(privacy.epsilon if private else math.inf, privacy.delta, privacy.adversary),
         tasks,
         privacy.participation,
         privacy.cap or cap,
-        method.schedule(settled) if private else Schedule(),
+        schedule,
         settled.head.participation or privacy.participation,
     )
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from cslr.bench.methods import method_named
 from cslr.bench.own_run import is_own
 from cslr.bench.rundir import SeedDirectory
+from cslr.bench.streams import Stream
 from cslr.config import Config
 from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
-from cslr.privacy.accounting import epsilon_of
+from cslr.privacy.accounting import Charge, epsilon_of
 from cslr.privacy.ledger import Ledger
 from cslr.privacy.plan import Plan, Schedule
+from cslr.protocol.evaluation import LABEL
 
-__all__ = ["check_affordable", "check_privacy", "check_upgrade"]
+__all__ = ["check_affordable", "check_evaluation", "check_privacy", "check_upgrade"]
 
 
 def check_privacy(config: Config) -> None:
@@ -52,6 +57,31 @@ def check_privacy(config: Config) -> None:
         raise ValueError("config must be completed (own_run.complete) before own rows are read")
 
 
+def check_evaluation(config: Config, stream: Stream) -> None:
+    """An evaluation is paid for where there is something to pay for, and something to pay with."""
+    if config.privacy.evaluation != "private":
+        return
+    method = method_named(config.method)
+    if method.reads != "privately":
+        raise ConfigError(
+            f"--evaluate private needs a method with a privacy budget; {config.method!r} has none. "
+            f"Use --evaluate shown or --method cslr"
+        )
+    if math.isinf(config.privacy.epsilon) or method.settled(config).head.kind == "federated":
+        raise ConfigError(
+            "--evaluate private adds noise within ε, and here ε is infinite; use --evaluate shown"
+        )
+    if config.encoders:
+        raise ConfigError(
+            "--evaluate private is for clients that all run one encoder; use --evaluate shown"
+        )
+    if stream.test.clients is None:
+        raise ConfigError(
+            f"--evaluate private counts right answers by client, and the test rows of "
+            f"{stream.name!r} belong to none; use --evaluate shown or stored"
+        )
+
+
 def check_upgrade(config: Config, tasks: int) -> None:
     """An encoder is exchanged within the stream, or it is not exchanged."""
     if config.upgrade.after > tasks:
@@ -61,10 +91,13 @@ def check_upgrade(config: Config, tasks: int) -> None:
         )
 
 
-def check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
+def check_affordable(
+    ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool = False
+) -> None:
     """Refuse before the first release a run that could not pay for its last.
 
-    What is kept or was charged before an interruption is paid for.
+    What is kept or was charged before an interruption is paid for, and so is an evaluation that
+    stands in the trace (``evaluated``).
     """
     name, budget = ledger.federation.name, ledger.federation.budget
     for record in ledger.records:
@@ -73,23 +106,15 @@ def check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
             raise PlanChanged(
                 f"an earlier run on {name!r} fixed its plan: {fixed['releases']} releases for "
                 f"ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = {fixed['cap']}. "
-                f"Run with the same --epsilon, --q and --cap"
+                f"Run with the same --epsilon, --q and --cap, and with --evaluate private if and "
+                f"only if that run had it"
             )
-    open_ = {label for label, _ in ledger.unsettled}
-    if plan.schedule == Schedule():
-        labels = [f"task {task}" for task in range(plan.releases)]
-        due = [
-            plan.charge(label, task)
-            for task, label in enumerate(labels)
-            if kept.load(label) is None and label not in open_
-        ]
-    else:  # of several releases a task: all are due, or the run is already under way
-        due = [] if kept.path.exists() else plan.charges()
+    due = _due(ledger, plan, kept, evaluated)
     if not ledger.charges or not due:
         return
     charges = [*ledger.charges, *due]
-    once = len({charge.label for charge in charges}) == len(charges)
-    cap = ledger.cap if once else None
+    labels = [charge.label for charge in charges if charge.part != "evaluation"]
+    cap = ledger.cap if len(set(labels)) == len(labels) else None
     after = epsilon_of(charges, budget.delta, budget.adversary, cap=cap)
     if after > budget.epsilon + 1e-9:
         spent = ledger.epsilon("end_to_end", budget.adversary)
@@ -98,3 +123,19 @@ def check_affordable(ledger: Ledger, plan: Plan, kept: SeedDirectory) -> None:
             f"{budget.adversary}, beyond its budget of {budget.epsilon:g} (spent: {spent:.3g}). "
             f"Nothing was released"
         )
+
+
+def _due(ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool) -> list[Charge]:
+    """What the run has still to pay for."""
+    if replace(plan.schedule, evaluation=0) != Schedule():
+        # Of several releases a task: all are due, or the run is already under way.
+        return [] if kept.path.exists() else plan.charges()
+    charges = [plan.charge(f"task {task}", task) for task in range(plan.releases)]
+    if plan.schedule.evaluation and not evaluated:
+        charges.append(plan.evaluation_charge(LABEL))
+    open_ = {label for label, _ in ledger.unsettled}
+    return [
+        charge
+        for charge in charges
+        if kept.load(charge.label) is None and charge.label not in open_
+    ]

@@ -1,12 +1,14 @@
 """From a trace to figures: the matrix, AA, BWT, FWT, yardsticks, and the share of the way closed.
 
-Scores are percentages. Every ε comes from the ledger by way of the trace.
+Scores are percentages. Every ε comes from the ledger by way of the trace. Figures that are only
+shown come from the run itself and are in no file.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,10 @@ from cslr.bench.metrics import (
     closed_share,
     forward_transfer,
 )
+from cslr.bench.private_figures import PrivateFigures, private_figures
 from cslr.bench.rundir import RunDirectory
 from cslr.bench.streams import Stream
-from cslr.config import Config
+from cslr.config import Config, Evaluate
 from cslr.types import FloatArray
 
 __all__ = ["Figures", "Result", "collect"]
@@ -36,6 +39,12 @@ class Figures:
     zero_shot: FloatArray  # (T,) b_j, NaN if zero-shot was not run, or under another encoder
     more: dict[str, FloatArray] = field(default_factory=dict)
     """(seeds,) each, %, after the last task: what else the family is measured by."""
+
+    @classmethod
+    def nothing(cls, method: str, seeds: int, tasks: int, labels: int) -> Figures:
+        """Of a method about which nothing is told."""
+        matrices = np.full((seeds, tasks + 1, tasks), math.nan)
+        return cls(method, matrices, np.full((seeds, labels), math.nan), np.full(tasks, math.nan))
 
     @property
     def aa(self) -> FloatArray:
@@ -69,7 +78,15 @@ class Result:
     figures: dict[str, Figures]
     cost: dict[str, Any]
     seconds: float
+    """NaN where no duration was written down."""
     run_dir: str
+    measured: PrivateFigures | None = None
+    """What was paid for, where that is the rule."""
+
+    @property
+    def rule(self) -> Evaluate:
+        """What becomes of figures on test rows."""
+        return self.config.privacy.evaluation
 
     @property
     def scenario(self) -> str:
@@ -83,8 +100,8 @@ class Result:
 
     @property
     def evaluated(self) -> bool:
-        """Whether there were test rows at all."""
-        return len(self.stream.test) > 0
+        """Whether there are exact figures: they were asked for, and there were test rows."""
+        return self.rule in ("shown", "stored") and len(self.stream.test) > 0
 
     @property
     def main(self) -> Figures:
@@ -100,9 +117,18 @@ class Result:
             level[self.config.method], max(level["majority"], level["zero-shot"]), level["joint"]
         )
 
+    def stored_json(self) -> dict[str, Any]:
+        """What is written to ``result.json``: figures that are only shown are not in it."""
+        if self.rule != "shown":
+            return self.as_json()
+        shape = (len(self.config.seeds), len(self.stream.tasks), len(self.stream.labels))
+        blank = {name: Figures.nothing(name, *shape) for name in self.figures}
+        return {**replace(self, figures=blank).as_json(), "evaluated": None}
+
     def as_json(self) -> dict[str, Any]:
         """The object ``cslr run --json`` prints."""
         config, main = self.config, self.main
+        names = [task.name for task in self.stream.tasks]
         return {
             "stream": self.stream.name,
             "family": self.stream.family,
@@ -111,7 +137,9 @@ class Result:
             "clients": self.clients,
             "seeds": list(config.seeds),
             "metric": f"{self.metric}, %",
+            "evaluate": self.rule,
             "evaluated": self.evaluated,
+            "private_evaluation": None if self.measured is None else self.measured.as_json(names),
             "aa": _mean(main.aa),
             "bwt": _mean(main.bwt),
             "fwt": _mean(main.fwt),
@@ -149,15 +177,21 @@ class Result:
             "budget": config.privacy.budget,
             "sigma": self.cost["sigma"],
             "epsilon": self.cost["epsilon"],
-            "seconds": round(self.seconds, 1),
+            "seconds": round(self.seconds, 1) if math.isfinite(self.seconds) else None,
             "run_dir": self.run_dir,
         }
 
 
-def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
-    """Read the trace of a finished run."""
-    names = list(dict.fromkeys(line["method"] for line in directory.trace if line["kind"] == "row"))
-    matrices = {name: _matrices(config, directory, name, len(stream.tasks)) for name in names}
+Rows = Sequence[dict[str, Any]]
+"""Lines of a trace about rows a[r, ·]; they have figures only where these are stored."""
+
+
+def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows = ()) -> Result:
+    """Read the trace of a finished run; ``shown`` are rows with figures that are not in it."""
+    rows = [*(line for line in directory.trace if line["kind"] == "row"), *shown]
+    names = list(dict.fromkeys(line["method"] for line in rows))
+    told = [line for line in rows if "scores" in line]
+    matrices = {name: _matrices(config, told, name, len(stream.tasks)) for name in names}
     zero_shot = np.full(len(stream.tasks), math.nan)
     if "zero-shot" in matrices and not config.upgrade.after:  # else it is of one encoder of two
         zero_shot = matrices["zero-shot"][0, 0]
@@ -165,9 +199,9 @@ def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
         name: Figures(
             name,
             matrices[name],
-            _last_labels(config, directory, name, stream),
+            _last_labels(config, told, name, stream),
             zero_shot,
-            _last_more(config, directory, name, len(stream.tasks)),
+            _last_more(config, told, name, len(stream.tasks)),
         )
         for name in names
     }
@@ -179,41 +213,43 @@ def collect(config: Config, directory: RunDirectory, stream: Stream) -> Result:
         config.stream.clients or stream.clients,
         figures,
         cost or {"epsilon": {}, "sigma": None},
-        finished["seconds"] if finished else math.nan,
+        (finished or {}).get("seconds", math.nan),
         str(directory.path),
+        private_figures([line for line in directory.trace if line["kind"] == "evaluation"]),
     )
 
 
-def _matrices(config: Config, directory: RunDirectory, method: str, tasks: int) -> FloatArray:
+def _matrices(config: Config, rows: Rows, method: str, tasks: int) -> FloatArray:
     matrices = np.full((len(config.seeds), tasks + 1, tasks), math.nan)
-    for line in directory.trace:
-        if line["kind"] == "row" and line["method"] == method:
+    for line in rows:
+        if line["method"] == method:
             row = [_percent(score) for score in line["scores"]]
             matrices[config.seeds.index(line["seed"]), line["after"]] = row
     return matrices
 
 
-def _last_labels(
-    config: Config, directory: RunDirectory, method: str, stream: Stream
-) -> FloatArray:
+def _last(config: Config, rows: Rows, method: str, tasks: int) -> list[dict[str, Any] | None]:
+    """The row of each seed after the last task, if it is there."""
+    found = {
+        line["seed"]: line for line in rows if (line["method"], line["after"]) == (method, tasks)
+    }
+    return [found.get(seed) for seed in config.seeds]
+
+
+def _last_labels(config: Config, rows: Rows, method: str, stream: Stream) -> FloatArray:
     labels = np.full((len(config.seeds), len(stream.labels)), math.nan)
-    for i, seed in enumerate(config.seeds):
-        line = directory.find(kind="row", method=method, seed=seed, after=len(stream.tasks))
+    for i, line in enumerate(_last(config, rows, method, len(stream.tasks))):
         if line is not None:
             labels[i] = [_percent(score) for score in line["labels"]]
     return labels
 
 
-def _last_more(
-    config: Config, directory: RunDirectory, method: str, tasks: int
-) -> dict[str, FloatArray]:
+def _last_more(config: Config, rows: Rows, method: str, tasks: int) -> dict[str, FloatArray]:
     """(seeds,) of each further measure; those of an older trace are not there."""
-    lines = [
-        directory.find(kind="row", method=method, seed=seed, after=tasks) for seed in config.seeds
-    ]
-    rows: list[dict[str, float | None]] = [(line or {}).get("more", {}) for line in lines]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([_percent(row.get(name)) for row in rows]) for name in names}
+    lines = _last(config, rows, method, tasks)
+    more: list[dict[str, float | None]] = [(line or {}).get("more", {}) for line in lines]
+    names = dict.fromkeys(name for each in more for name in each)
+    return {name: np.array([_percent(each.get(name)) for each in more]) for name in names}
 
 
 def _percent(score: float | None) -> float:

@@ -23,7 +23,7 @@ from cslr.bench.study import Study
 from cslr.protocol.tags import decode, tag_names
 from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["Scored", "entity_f1", "intent_metrics", "score"]
+__all__ = ["Scored", "entity_f1", "intent_metrics", "right_rows", "score"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,29 @@ def score(
         [_mean(hit_seen[rows.labels == label]) for label in range(len(seen))],
         more,
     )
+
+
+def right_rows(study: Study, scores: FloatArray, allowed: Sequence[BoolArray]) -> BoolArray:
+    """(n,) whether each test row is answered rightly; for tagging: whether all its tags are right.
+
+    A row that the model cannot answer rightly yet counts as wrong.
+    """
+    rows = study.test
+    if study.family.name != "tagging":
+        chosen = np.stack(allowed)[rows.tasks]
+        return np.asarray(_hits(scores, rows.targets > 0, chosen) == 1.0)
+    of_output = study.family.label_of_output()
+    wrong = np.ones(len(rows.targets), dtype=np.bool_)  # (m,) words
+    for task, labels in enumerate(allowed):
+        words = rows.tasks == task
+        masked = np.where(labels[of_output], scores[words], -np.inf)
+        if not words.any() or not np.isfinite(masked[:, labels[of_output]]).all():
+            continue
+        lengths = np.diff(rows.starts)[study.stream.test.tasks == task]
+        tags = decode(masked, np.concatenate([[0], np.cumsum(lengths)]))
+        wrong[words] = tags != rows.targets[words].argmax(axis=1)
+    mistakes = np.bincount(rows.rows, weights=wrong, minlength=len(study.stream.test))
+    return np.asarray(mistakes == 0)
 
 
 def _hits(scores: FloatArray, right: BoolArray, allowed: BoolArray) -> FloatArray:

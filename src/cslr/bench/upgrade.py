@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from cslr.bench.methods import method_named
-from cslr.bench.rundir import RunDirectory, read_config
+from cslr.bench.rundir import RunDirectory, read_config, read_trace
 from cslr.config import Config, with_settings
 from cslr.errors import ConfigError
-from cslr.files import write_atomic
 
 __all__ = ["begin_upgrade", "upgraded_config"]
 
@@ -44,15 +43,20 @@ def upgraded_config(run: Path, encoder: str) -> Config:
 def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
     """The directory of the upgraded run, with what the old one released.
 
-    Begun before, it goes on: what an interruption kept from being copied is copied now.
+    Begun before, it goes on: what an interruption kept from being copied is copied now. A plan pays
+    for one evaluation, so one that the old run bought is taken over, and marked as such.
     """
     directory = RunDirectory(place, config)
     directory.begin()
+    old, _ = read_trace(run / "trace.jsonl")
     for seed in config.seeds:
-        goal = place / f"seed-{seed}"
+        goal = directory.seed(seed)
         for file in _kept(run, seed, config.upgrade.after):
-            if not (goal / file.name).exists():
-                write_atomic(goal / file.name, file.read_bytes())
+            goal.copy(file)
+        known = directory.find(kind="evaluation", seed=seed) is not None
+        for line in old:
+            if (line["kind"], line.get("seed")) == ("evaluation", seed) and not known:
+                directory.note(**{**line, "before_upgrade": True})
     return directory
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cslr.bench.methods import METHODS, YARDSTICKS
+from cslr.bench.private_figures import PrivateFigures
 from cslr.bench.results import Figures, Result
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
 
@@ -26,6 +27,12 @@ _MEASURES = {
     "own_heads": "encoders' own heads",
 }
 
+_FIGURES = {
+    "shown": "The figures above are exact: they are not private, and they were not stored.",
+    "stored": "The figures above are exact: they are not private, and they are stored.",
+    "private": "The accuracy above is within ε.",
+}
+
 _MOST_COLUMNS = 6
 """Labels that fit beside each other; more stand below each other."""
 _WIDEST = 50
@@ -35,6 +42,8 @@ _WIDEST = 50
 def print_summary(result: Result, console: Console) -> None:
     """Print everything a person wants to know about a finished run."""
     files = ["result.json", "trace.jsonl"]
+    if result.rule == "stored" and result.evaluated:
+        files.append("accuracy.png")
     console.print()
     console.print(Panel(_headline(result), border_style="blue", expand=False))
     if result.evaluated:
@@ -43,7 +52,8 @@ def print_summary(result: Result, console: Console) -> None:
         if result.main.more:
             console.print(_more(result))
         console.print(_labels(result))
-        files.append("accuracy.png")
+    if result.measured is not None:
+        console.print(_measured(result, result.measured))
     console.print(_cost(result))
     console.print(_privacy_note(result))
     console.print(
@@ -69,6 +79,12 @@ def _headline(result: Result) -> RenderableType:
 
 
 def _average(result: Result) -> Text:
+    if result.rule == "none":
+        return Text("it has learnt, and nothing was measured (--evaluate none)")
+    if result.measured is not None:
+        aa, error = result.measured.aa
+        what = "average accuracy by a noised count "
+        return Text.assemble(what, (_with_error(aa, error), "bold green"))
     if not result.evaluated:
         return Text("no test rows: it has learnt, and nothing was measured")
     metric = "entity F1" if result.stream.family == "tagging" else "accuracy"
@@ -142,6 +158,27 @@ def _more(result: Result) -> RenderableType:
     return _titled("Over all tasks at the end (%)", table)
 
 
+def _measured(result: Result, measured: PrivateFigures) -> RenderableType:
+    """What was paid for, by task."""
+    table = Table()
+    table.add_column("task")
+    table.add_column("accuracy", justify="right")
+    rows = zip(result.stream.tasks, measured.accuracy, measured.error, strict=True)
+    for task, accuracy, error in rows:
+        table.add_row(Text(task.name), _with_error(accuracy, error))
+    tagging = result.stream.family == "tagging"
+    counted = "sentences whose tags are all right" if tagging else "rows answered rightly"
+    told = f"Mean over clients of their share of {counted}, ± the standard error of the noise."
+    if measured.before_upgrade:
+        told += " It was bought before the encoder was exchanged and is about the head of then."
+    title = "After the last task, by a noised count within ε (%)"
+    return Group(_titled(title, table), Text(told, style="dim"))
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.1f} ± {error:.1f} %" if math.isfinite(value) else "not known: too few clients"
+
+
 def _in_order(result: Result) -> dict[str, Figures]:
     """The floors, the method, the ceiling."""
     below: list[str] = [name for name in YARDSTICKS if name != "joint"]
@@ -203,15 +240,16 @@ def _cost(result: Result) -> RenderableType:
 
 
 def _privacy_note(result: Result) -> Text:
+    figures = f" {_FIGURES[result.rule]}" if result.rule in _FIGURES else ""
     if result.config.privacy.mode == "simulated":
         return Text(
             "privacy: simulated. One process and seeded noise: a study of utility; "
-            "nothing is protected. Evaluation figures are not private.",
+            f"nothing is protected.{figures}",
             style="dim",
         )
     return Text(
-        "privacy: enforced. Noise and coins from the operating system, zero-out adjacency. "
-        "Evaluation figures are not private.",
+        "privacy: enforced. Noise and coins from the operating system, zero-out adjacency."
+        f"{figures}",
         style="dim",
     )
 

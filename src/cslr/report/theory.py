@@ -224,6 +224,10 @@ def print_retention(found: Retention, console: Console) -> None:
             f"{pairs} pairs of seed and task, last tasks left out."
         )
     )
+    if all(math.isnan(each.forgotten) for each in found.judged):
+        console.print(
+            "The run stored no exact figures on its test rows, so what was forgotten is not known."
+        )
 
 
 def _mean(values: list[float]) -> float:

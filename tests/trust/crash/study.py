@@ -137,7 +137,7 @@ def whole_run(case: Case, points: Points) -> None:
         config = case.config()
         directory = RunDirectory(case.run, config)
         result = run(config, load_study(config), directory, lambda what, done, total: None)
-        plain = json.dumps(result.as_json(), indent=2)
+        plain = json.dumps(result.stored_json(), indent=2)
         write_atomic(case.run / "result.json", plain.encode() + b"\n")
 
 

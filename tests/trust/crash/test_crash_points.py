@@ -42,6 +42,13 @@ def test_a_killed_run_goes_on_to_the_same_bytes_from_a_dozen_places(cases):
             assert troubles(known, at) == []
 
 
+def test_a_run_killed_while_it_pays_for_its_evaluation_goes_on_to_the_same_bytes(cases):
+    known = cases["evaluated"]
+    kept = [n for n, name in enumerate(known.points) if "seed-13/.evaluation" in name]
+    for at in range(kept[0] - 6, kept[-1] + 4, 3):
+        assert troubles(known, at) == []
+
+
 @pytest.mark.trust
 @pytest.mark.parametrize("kind", ["sum", "list"])
 def test_a_killed_run_goes_on_to_the_same_bytes_from_any_place(cases, kind, card):

@@ -283,6 +283,8 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
         raise ConfigError(f"no stream {config.stream.name!r}; known streams: {known}")
     if config.privacy.mode == "enforced":
         raise ConfigError("privacy.mode: enforced noise is never the same twice; leave it out")
+    if config.privacy.evaluation != "stored":
+        raise ConfigError("privacy.evaluate: tables are made of stored figures; leave it out")
     return Cell.of(config)
 
 

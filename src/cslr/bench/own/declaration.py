@@ -103,6 +103,8 @@ class Declaration(_Section):
     delimiter: Literal[",", ";", "\t", "|"] = ","
     """Between the cells of a CSV file."""
     test_share: float | None = Field(None, gt=0, lt=1)
+    test_rows: Literal["clients", "public"] = "clients"
+    """Whose the rows of split test are: some client's, or nobody's, so that figures are public."""
     public: Path | None = None
     """A file of the holder's own public sentences."""
     columns: Columns = Columns()
@@ -120,6 +122,11 @@ class Declaration(_Section):
             raise ValueError("columns.task must name the column that tells the tasks apart")
         if self.columns.split is not None and self.test_share is not None:
             raise ValueError("columns.split and test_share both decide what is test; keep one")
+        if self.test_rows == "public" and self.columns.split is None:
+            raise ValueError(
+                "test_rows = 'public' is for rows that columns.split calls test; a share of the "
+                "clients' rows (test_share) is theirs"
+            )
         if self.family == "tagging":
             self._check_types()
         elif self.family == "classification" and len(self.labels) < 2:

@@ -64,8 +64,8 @@ def load_own(
         name=declaration.name,
         labels=known.labels,
         tasks=known.tasks,
-        train=_rows(train, gathered, with_clients=True),
-        test=_rows([row for row in gathered.rows if row.test], gathered, with_clients=False),
+        train=_rows(train, gathered),
+        test=_rows([row for row in gathered.rows if row.test], gathered),
         public=tuple(map(spaced, public)) if declaration.family == "tagging" else public,
         scenarios=(declaration.scenario,),
         clients=declaration.clients,
@@ -76,15 +76,15 @@ def load_own(
     return OwnData(stream, names, dict(sorted(gathered.totals.items())))
 
 
-def _rows(rows: list[OwnRow], gathered: Gathered, with_clients: bool) -> Rows:
-    """As a stream has them, in the order of the file."""
+def _rows(rows: list[OwnRow], gathered: Gathered) -> Rows:
+    """As a stream has them, in the order of the file; −1 is the client of a row of nobody's."""
     people = sorted({row.person for row in gathered.rows})
     return Rows(
         tuple(row.text for row in rows),
         tuple(row.answer for row in rows),
         np.array([row.task for row in rows], dtype=np.int64),
         _numbers([row.person for row in rows], people) if any(people) else None,
-        _numbers([row.client for row in rows], gathered.clients) if with_clients else None,
+        _numbers([row.client for row in rows], gathered.clients),
     )
 
 
@@ -94,8 +94,8 @@ def _id(name: str) -> int:
 
 
 def _numbers(names: list[str], known: list[str] | tuple[str, ...]) -> np.ndarray:
-    """(n,) the place of each name among the known ones."""
-    places = {name: place for place, name in enumerate(known)}
+    """(n,) the place of each name among the known ones; −1 without a name."""
+    places = {"": -1, **{name: place for place, name in enumerate(known)}}
     return np.array([places[name] for name in names], dtype=np.int64)
 
 

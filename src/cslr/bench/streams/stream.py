@@ -54,7 +54,7 @@ class Rows:
     people: IntArray | None = None
     """(n,) rows of the same person (a dialogue, a document) are never parted among clients."""
     clients: IntArray | None = None
-    """(n,) who holds which row, where that is known and not simulated."""
+    """(n,) who holds which row, where that is known and not simulated; −1: nobody."""
     kinds: IntArray | None = None
     """(n,) what rows of one label differ in, where that is known: to measure, never to learn."""
 

@@ -107,15 +107,15 @@ class KeptRun:
             return None
 
     def matrix(self, seed: int) -> FloatArray:
-        """(T + 1, T) the scores a[r, j] of the run's own method, in per cent; NaN if unknown."""
+        """(T + 1, T) the scores a[r, j] of the run's own method, in per cent; NaN if unknown.
+
+        All of it is unknown where figures were not stored.
+        """
         tasks = len(self.model.tasks)
         matrix = np.full((tasks + 1, tasks), math.nan)
         for line in self.trace:
-            if (line["kind"], line.get("method"), line.get("seed")) == (
-                "row",
-                self.model.method,
-                seed,
-            ):
+            row = (line["kind"], line.get("method"), line.get("seed"))
+            if row == ("row", self.model.method, seed) and "scores" in line:
                 scores = [math.nan if score is None else 100 * score for score in line["scores"]]
                 matrix[line["after"]] = scores
         return matrix
