@@ -12,7 +12,7 @@ from seqeval.metrics import f1_score as seqeval_f1
 from seqeval.scheme import IOB2
 from sklearn.metrics import accuracy_score, f1_score
 
-from cslr.bench.scoring import Scored, entity_f1, intent_metrics, score
+from cslr.bench.scoring import Scored, entity_f1, intent_metrics, right_rows, score
 from cslr.bench.streams import Label, Rows, Stream, Task
 from cslr.bench.study import Examples, Study
 from cslr.protocol.targets import Family
@@ -344,3 +344,41 @@ def test_entities_are_counted_as_by_hand(lengths, seed):
 
 def test_no_warning_escapes_where_a_type_is_never_predicted():
     assert entity_f1([["B-drug"]], [["O"]]) == {"drug": 0.0, "micro": 0.0, "macro": 0.0}
+
+
+# -- row by row ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["classification", "intents"])
+def test_the_rows_that_are_right_make_up_the_accuracy(family):
+    rng = np.random.default_rng(3)
+    answers = [[label, (label + 1) % 3][: 1 + (family == "intents")] for label in (0, 1, 2, 0, 1)]
+    study = study_of(family, answers, [0, 0, 1, 1, 1], labels=((0, 1), (1, 2, 0)))
+    scores = rng.standard_normal((5, 3))
+    right = right_rows(study, scores, [EVERY, EVERY])
+    assert scored(study, scores).tasks == [right[:2].mean(), right[2:].mean()]
+
+
+def test_a_row_that_cannot_be_answered_rightly_is_wrong():
+    study = study_of("classification", [[2], [0]], [0, 0])
+    known = np.array([True, True, False])
+    assert right_rows(study, np.array([[1.0, 0, 9], [1.0, 0, 9]]), [known]).tolist() == [
+        False,
+        True,
+    ]
+
+
+def test_a_sentence_is_right_if_all_its_tags_are():
+    gold = [[0, 1, 2], [3, 0], [1]]
+    study = study_of("tagging", gold, [1, 0, 1], labels=((0, 1, 2), (0, 1, 2)))
+    guess = [0, 1, 0, 3, 0, 1]  # the first sentence ends too early
+    scores = np.full((6, 5), -5.0)
+    scores[np.arange(6), guess] = 5.0
+    assert right_rows(study, scores, [EVERY, EVERY]).tolist() == [False, True, True]
+
+
+def test_sentences_of_a_task_with_an_unknown_tag_are_wrong():
+    study = study_of("tagging", [[0, 1], [0]], [0, 1], labels=((0, 1, 2), (0, 1, 2)))
+    scores = np.array([[5.0, 0, 0, 0, 0], [0, 5.0, 0, 0, 0], [5.0, 0, 0, 0, 0]])
+    scores[:2, 3] = -np.inf
+    assert right_rows(study, scores, [EVERY, EVERY]).tolist() == [False, True]

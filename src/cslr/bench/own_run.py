@@ -126,10 +126,10 @@ def pointer_beside(data: Path) -> Path:
 def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     """The rows as their ledger knows them: links resolved, and what is declared about them.
 
-    Budget and number of clients are left out, so that changing them makes no other rows; so are
-    the public sentences, which are nobody's.
+    Budget, number of clients and whose the test rows are are left out, so that changing them makes
+    no other rows; so are the public sentences, which are nobody's.
     """
-    apart = {"privacy", "clients", "public", "confirmed"}
+    apart = {"privacy", "clients", "public", "confirmed", "test_rows"}
     declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
     path = data.resolve()
     return OwnRows(path, stem_of(path), declared.encode())

@@ -27,10 +27,11 @@ import numpy as np
 
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger import Ledger
-from cslr.privacy.mechanism import recall, release, settle
+from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Released
+from cslr.protocol.once import release_once
 from cslr.protocol.ports import Keep
 from cslr.types import BoolArray, FloatArray, IntArray
 
@@ -77,20 +78,15 @@ def answers_of(right: BoolArray, tasks: IntArray, units: IntArray, count: int) -
 def measured(
     ask: Callable[[], Bounded], plan: Plan, ledger: Ledger, keep: Keep
 ) -> Released[Measured]:
-    """The evaluation that the plan pays for; one that was kept before is not paid for again.
+    """The evaluation that the plan pays for; one that was begun before is not paid for again.
 
     Guarantee: one Gaussian release of multiplier ``plan.evaluation_sigma``, in which zeroing a unit
     moves the sum by at most 1, charged before its noise is drawn.
     """
     if not plan.schedule.evaluation:
         raise ValueError("plan: it pays for no evaluation")
-    kept = keep.load(LABEL)
-    if kept is not None:
-        noisy = recall(kept, LABEL, ledger)
-    else:
-        noisy = release(plain_sum([ask()]), plan.evaluation_charge(LABEL), ledger)
-        keep.save(LABEL, noisy.value)
-        settle(noisy, LABEL, ledger)
+    charge = plan.evaluation_charge(LABEL)
+    noisy = release_once(charge, lambda: release(plain_sum([ask()]), charge, ledger), ledger, keep)
     return noisy.map(partial(read, sigma=plan.evaluation_sigma or 0.0))
 
 
