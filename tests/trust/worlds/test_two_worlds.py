@@ -36,6 +36,8 @@ CASES = [
     Case(flags=TWO_MODES),
     Case(flags=("--evaluate", "private")),
     Case(flags=("--evaluate", "none")),
+    Case(upgrade=True),
+    Case("intents", upgrade=True),
 ]
 QUICK = [
     Case("classification"),
@@ -43,6 +45,7 @@ QUICK = [
     Case("tagging"),
     Case(flags=("--method", "dp-sgd")),
     Case(flags=("--evaluate", "private")),
+    Case(upgrade=True),
 ]
 
 
@@ -52,9 +55,11 @@ def play(tmp_path):
 
     def go(case: Case, rows) -> Transcript:
         world = World(tmp_path / "world", case, rows)
-        world.run()
         if case.upgrade:
-            world.call("upgrade", "run", "--encoder", "other", "--after", "1")
+            world.run("--until", "1")
+            world.call("upgrade", "run", "--encoder", "other", "--run-dir", "upgraded")
+        else:
+            world.run()
         transcript = world.end()
         assert [code for code, _, _ in transcript.exits] == [0] * len(transcript.exits), (
             transcript.exits
