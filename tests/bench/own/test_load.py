@@ -79,7 +79,7 @@ def test_a_file_becomes_a_stream_with_given_clients(write, rows, declare):
     assert stream.train.clients.tolist() == [1, 0, 1]
     assert stream.train.people.tolist() == [0, 1, 0]
     assert stream.test.texts == ("Never again",)
-    assert stream.test.clients is None
+    assert stream.test.clients.tolist() == [2]
     assert own.skipped == {}
 
 
@@ -214,7 +214,9 @@ def test_without_people_a_stream_has_none(write, rows, declare):
 
 def test_test_rows_need_no_client(write, rows, declare):
     rows[3]["client"] = ""
-    assert load_own(write("csv", rows), declare(), PUBLIC).client_names == ("east", "north")
+    own = load_own(write("csv", rows), declare(), PUBLIC)
+    assert own.client_names == ("east", "north")
+    assert own.stream.test.clients.tolist() == [-1]
     del rows[3]["client"]
     assert len(load_own(write("jsonl", rows), declare(), PUBLIC).stream.test) == 1
 
