@@ -24,20 +24,20 @@ from pathlib import Path
 import numpy as np
 from rich.progress import track
 
-from cslr.baselines.cslr import agree
-from cslr.baselines.setting import Setting
-from cslr.bench.methods import method_named
-from cslr.bench.preparing import ledger_of, plan_of, population_of, setting_of
-from cslr.bench.rundir import RunDirectory
-from cslr.bench.scoring import score
-from cslr.bench.study import Study, load_study
+from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config, load_config
 from cslr.files import write_atomic
+from cslr.methods.cslr import agree
+from cslr.methods.method import Setting
+from cslr.methods.registry import method_named
 from cslr.privacy.values import Released
-from cslr.protocol.public import Modes, PublicSpace
+from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.round import one_round, replay_of
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
-from cslr.types import FloatArray, IntArray
+from cslr.runs.directory import RunDirectory
+from cslr.runs.embedded import Study, load_study
+from cslr.runs.prepare import ledger_of, plan_of, population_of, setting_of
+from cslr.runs.scoring import score
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- limits:begin (written by `make limits`) -->", "<!-- limits:end -->"

@@ -6,7 +6,7 @@ python examples/anchorless.py
 from __future__ import annotations
 
 from cslr import Seeds
-from cslr.bench.theory.barrier import barrier
+from cslr.research.theory.barrier import barrier
 
 MEANING = {
     "symbols": "the best constant answer",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 import cslr
-from cslr.protocol.bounds import with_bound
+from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.step1_list import ListLearner
 
 

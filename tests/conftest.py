@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from cslr.baselines.setting import Setting
-from cslr.bench.methods import METHODS
 from cslr.config import Config, HeadConfig, ReplayConfig
-from cslr.engines.simulation import Population
+from cslr.federation.simulation import Population
+from cslr.methods.method import Setting
+from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Scope
-from cslr.privacy.keys import EphemeralKeys, SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Examples
-from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
+from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.targets import Family, FamilyName
 from cslr.seeding import Seeds
@@ -289,7 +289,7 @@ def cache(tmp_path_factory):
 @pytest.fixture
 def cslr(cache, tmp_path, monkeypatch, capsys):
     """Call the program in an empty directory: (exit code, standard output, standard error)."""
-    from cslr.cli import main
+    from cslr.cli.main import main
 
     monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
     monkeypatch.chdir(tmp_path)

@@ -20,20 +20,20 @@ import pytest
 from typer.main import get_command
 
 import cslr
-from cslr.baselines.setting import Method
-from cslr.bench.methods import METHODS
-from cslr.bench.streams import SCENARIOS, STREAMS, load_stream
-from cslr.bench.streams.files import Sizes
-from cslr.bench.tables.readme import BEGIN, END
-from cslr.cli import app
+from cslr.cli.main import app
 from cslr.config import Config
+from cslr.data.streams import SCENARIOS, STREAMS, load_stream
+from cslr.data.streams.files import Sizes
+from cslr.methods.method import Method
+from cslr.methods.registry import METHODS
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.accounting import gaussian_epsilon
 from cslr.protocol.step3_match import MATCHERS, match
-from cslr.protocol.step4_aggregate.effects import USUAL
+from cslr.protocol.step4_aggregate.mixed_model import USUAL
 from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED
 from cslr.protocol.targets import Family
+from cslr.research.tables.readme import BEGIN, END
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def test_the_matcher_in_contributing_names_entries_by_their_direction(
 def test_the_lines_in_contributing_are_those_of_the_dictionaries():
     page = CONTRIBUTING.read_text(encoding="utf-8")
     for line, place in (
-        ('"dp-centroids": dp_centroids.METHOD,', "bench/methods.py"),
+        ('"dp-centroids": dp_centroids.METHOD,', "methods/registry.py"),
         ('"direction": _by_direction,', "protocol/step3_match.py"),
     ):
         assert f"`{line}`" in page
@@ -235,7 +235,9 @@ def test_the_table_of_methods_says_what_each_costs_and_where_it_is(name):
     assert replay == ("ε" if re.search("sum|list", releases) else "0")
     openly = method.reads == "openly" or method.settled(Config()).head.kind == "federated"
     assert end_to_end == ("∞" if openly else "0" if method.reads == "nothing" else "ε")
-    module = pkgutil.resolve_name(f"cslr.baselines.{file.strip('`').removesuffix('.py')}")
+    module = pkgutil.resolve_name(
+        f"cslr.methods.{file.strip('`').removesuffix('.py').replace('/', '.')}"
+    )
     assert any(value is method for value in vars(module).values())
 
 
@@ -363,17 +365,17 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "contribution": "cslr.protocol.step4_aggregate.contribution",
         "covariances": "cslr.protocol.step4_aggregate.covariances",
         "estimate": "cslr.protocol.step4_aggregate.estimate",
-        "effects": "cslr.protocol.step4_aggregate.effects",
+        "mixed_model": "cslr.protocol.step4_aggregate.mixed_model",
         "selection": "cslr.protocol.step4_aggregate.selection",
         "list_mode": "cslr.protocol.list_mode",
-        "public": "cslr.protocol.public",
+        "public_space": "cslr.protocol.public_space",
         "round": "cslr.protocol.round",
         "targets": "cslr.protocol.targets",
         "tags": "cslr.protocol.tags",
         "grid": "cslr.privacy.grid",
         "mechanism": "cslr.privacy.mechanism",
-        "PublicSpace": "cslr.protocol.public:PublicSpace",
-        "SimulatedCohort": "cslr.engines.simulation:SimulatedCohort",
+        "PublicSpace": "cslr.protocol.public_space:PublicSpace",
+        "SimulatedCohort": "cslr.federation.simulation:SimulatedCohort",
     }
     named = re.findall(r"`(\w+)\.(\w+)`", page)
     named = [(home, name) for home, name in named if home not in Config.model_fields]  # settings

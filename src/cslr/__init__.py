@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from cslr.config import Config, load_config
-    from cslr.engines.simulation import Population, SimulatedCohort
     from cslr.errors import CslrError
+    from cslr.federation.simulation import Population, SimulatedCohort
     from cslr.privacy.accounting import Charge, epsilon_of
     from cslr.privacy.grid import Grid, bound
-    from cslr.privacy.keys import EphemeralKeys, SeededKeys
-    from cslr.privacy.ledger import Federation, Ledger
+    from cslr.privacy.ledger.book import Federation, Ledger
+    from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
     from cslr.privacy.mechanism import release
     from cslr.privacy.plan import Budget, Plan, calibrate, forecast
     from cslr.privacy.secure_sum import plain_sum
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cslr.protocol.agreement import Agreement
     from cslr.protocol.head import Head, HeadSettings, train_head
     from cslr.protocol.ports import Cohort, Examples, Request
-    from cslr.protocol.public import Modes, PublicSpace, build_space, declare_modes
+    from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
     from cslr.protocol.round import contribute, one_round, replay_of
     from cslr.protocol.step4_aggregate.estimate import Replay
     from cslr.protocol.step5_rehearse import rehearse
@@ -35,12 +35,12 @@ __version__ = "0.1.0"
 
 _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.config": ("Config", "load_config"),
-    "cslr.engines.simulation": ("Population", "SimulatedCohort"),
+    "cslr.federation.simulation": ("Population", "SimulatedCohort"),
     "cslr.errors": ("CslrError",),
     "cslr.privacy.accounting": ("Charge", "epsilon_of"),
     "cslr.privacy.grid": ("Grid", "bound"),
-    "cslr.privacy.keys": ("EphemeralKeys", "SeededKeys"),
-    "cslr.privacy.ledger": ("Federation", "Ledger"),
+    "cslr.privacy.ledger.keys": ("EphemeralKeys", "SeededKeys"),
+    "cslr.privacy.ledger.book": ("Federation", "Ledger"),
     "cslr.privacy.mechanism": ("release",),
     "cslr.privacy.plan": ("Budget", "Plan", "calibrate", "forecast"),
     "cslr.privacy.secure_sum": ("plain_sum",),
@@ -48,7 +48,7 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.protocol.agreement": ("Agreement",),
     "cslr.protocol.head": ("Head", "HeadSettings", "train_head"),
     "cslr.protocol.ports": ("Cohort", "Examples", "Request"),
-    "cslr.protocol.public": ("Modes", "PublicSpace", "build_space", "declare_modes"),
+    "cslr.protocol.public_space": ("Modes", "PublicSpace", "build_space", "declare_modes"),
     "cslr.protocol.round": ("contribute", "one_round", "replay_of"),
     "cslr.protocol.step4_aggregate.estimate": ("Replay",),
     "cslr.protocol.step5_rehearse": ("rehearse",),

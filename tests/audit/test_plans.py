@@ -7,8 +7,8 @@ import pytest
 from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
 from cslr.config import Config, PrivacyConfig, StreamConfig
 from cslr.errors import ConfigError
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.seeding import Seeds
 

@@ -10,8 +10,8 @@ import pytest
 
 from cslr.audit.worlds import two_worlds
 from cslr.privacy.grid import bound
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.secure_sum import plain_sum

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.keys import EphemeralKeys, NoiseKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys, NoiseKeys
 from cslr.privacy.plan import Budget
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Summed

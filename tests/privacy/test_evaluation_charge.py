@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cslr.errors import BudgetExceeded, PlanChanged
 from cslr.privacy.accounting import Charge, epsilon_of, gaussian_epsilon, total_mu
+from cslr.privacy.ledger.accountants import recount
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
-from cslr.report.opinions import recount
 
 EVALUATED = Schedule(evaluation=1)
 

@@ -19,8 +19,8 @@ from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.grid import STEPS, Grid, bound
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.mechanism import (
     LEAST_SIGMA,
     finish,
@@ -339,8 +339,8 @@ def test_a_killed_process_is_charged_once_and_finds_its_noise_again(opened, path
         from cslr.privacy import mechanism
         from cslr.privacy.accounting import Charge
         from cslr.privacy.grid import Grid, bound
-        from cslr.privacy.keys import EphemeralKeys
-        from cslr.privacy.ledger import Federation, Ledger
+        from cslr.privacy.ledger.keys import EphemeralKeys
+        from cslr.privacy.ledger.book import Federation, Ledger
         from cslr.privacy.plan import Budget
         from cslr.privacy.secure_sum import plain_sum
 

@@ -26,11 +26,11 @@ import numpy as np
 
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import recall, release, settle
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Released, Summed, gather
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
 
 
 def server(vector: Released[FloatArray]) -> Released[float]:

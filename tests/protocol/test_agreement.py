@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.baselines.cslr import agree
+from cslr.methods.cslr import agree
 from cslr.protocol.agreement import simulated_clients
-from cslr.protocol.bounds import with_bound
+from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.round import statistics_of
 from cslr.seeding import Seeds
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.baselines.cslr import stages
+from cslr.methods.cslr import stages
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.head import HeadSettings, initial_head
-from cslr.protocol.public import declare_modes
+from cslr.protocol.public_space import declare_modes
 from cslr.protocol.round import one_round, replay_of, statistics_of
 from cslr.protocol.step5_rehearse import Sampler, rehearse
 from cslr.protocol.targets import label_targets

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from cslr.engines.simulation import Population
 from cslr.errors import BudgetExceeded, LedgerCorrupted
+from cslr.federation.simulation import Population
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples

@@ -11,7 +11,7 @@ from scipy import stats
 
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.bounds import TARGET_BOUND, with_bound
+from cslr.protocol.clip_bound import TARGET_BOUND, with_bound
 from cslr.protocol.round import BLOCKS, contribute_block, one_round, statistics_of
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.estimate import Noise

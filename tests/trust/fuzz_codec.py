@@ -17,8 +17,8 @@ import numpy as np
 def main() -> None:
     import atheris
 
-    with atheris.instrument_imports(include=["cslr.engines.codec"]):
-        from cslr.engines import codec
+    with atheris.instrument_imports(include=["cslr.federation.wire.codec"]):
+        from cslr.federation.wire import codec
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from cslr.errors import MessageError

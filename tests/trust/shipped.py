@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cslr.bench.experiments.grid import all_cells, load_experiment
-from cslr.bench.methods import METHODS
-from cslr.bench.preparing import plan_of
-from cslr.bench.streams import load_stream
 from cslr.config import Config, load_config
+from cslr.data.streams import load_stream
+from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Plan, calibrate
+from cslr.research.experiments.grid import all_cells, load_experiment
+from cslr.runs.prepare import plan_of
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 EMBEDDED = ("clinic", "desk", "ward")

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from cslr.engines.codec import (
+from cslr.errors import MessageError
+from cslr.federation.wire.codec import (
     PREFIX_BYTES,
     SIGNATURE_BYTES,
     VERSION,
@@ -26,11 +27,10 @@ from cslr.engines.codec import (
     encode,
     fingerprint,
 )
-from cslr.engines.inbox import Inbox
-from cslr.engines.wire.expected import Expected
-from cslr.engines.wire.identity import Identity
-from cslr.engines.wire.terms import terms_of
-from cslr.errors import MessageError
+from cslr.federation.wire.expected import Expected
+from cslr.federation.wire.identity import Identity
+from cslr.federation.wire.inbox import Inbox
+from cslr.federation.wire.terms import terms_of
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
 

@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from cslr.engines.codec import Question
-from cslr.engines.inbox import Inbox
-from cslr.engines.wire.expected import Expected
-from cslr.engines.wire.identity import Identity
-from cslr.engines.wire.terms import terms_of
+from cslr.federation.wire.codec import Question
+from cslr.federation.wire.expected import Expected
+from cslr.federation.wire.identity import Identity
+from cslr.federation.wire.inbox import Inbox
+from cslr.federation.wire.terms import terms_of
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate

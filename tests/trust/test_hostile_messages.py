@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from cslr import errors as e
-from cslr.engines.codec import (
+from cslr.federation.wire.codec import (
     KINDS,
     PREFIX_BYTES,
     SIGNATURE_BYTES,
@@ -30,11 +30,11 @@ from cslr.engines.codec import (
     Question,
     fingerprint,
 )
-from cslr.engines.inbox import Inbox, Register
-from cslr.engines.wire.expected import Expected
-from cslr.engines.wire.identity import Identity, key_rows, registration
-from cslr.engines.wire.stream import read_message
-from cslr.engines.wire.terms import terms_of
+from cslr.federation.wire.expected import Expected
+from cslr.federation.wire.identity import Identity, key_rows, registration
+from cslr.federation.wire.inbox import Inbox, Register
+from cslr.federation.wire.stream import read_message
+from cslr.federation.wire.terms import terms_of
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cslr.privacy.accounting import Charge
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.verify import verify
 from cslr.privacy.plan import Budget, calibrate
-from cslr.report.verification import verify
 from cslr.seeding import Seeds
 
 pytestmark = pytest.mark.trust

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cslr.privacy.accounting import gaussian_epsilon
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Budget, calibrate
 
 pytestmark = pytest.mark.trust
@@ -27,8 +27,8 @@ PROGRAM = textwrap.dedent(
     from pathlib import Path
     from cslr.errors import BudgetExceeded, PrivacyError
     from cslr.privacy.accounting import Charge
-    from cslr.privacy.keys import EphemeralKeys
-    from cslr.privacy.ledger import Federation, Ledger
+    from cslr.privacy.ledger.keys import EphemeralKeys
+    from cslr.privacy.ledger.book import Federation, Ledger
     from cslr.privacy.plan import Budget
 
     directory, name, sigma, mortal = Path(sys.argv[1]), *sys.argv[2:5]

@@ -16,8 +16,8 @@ import pytest
 
 from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.keys import EphemeralKeys, SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.mechanism import release, settle
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.secure_sum import plain_sum

@@ -16,12 +16,12 @@ from types import FrameType
 import numpy as np
 import pytest
 
-from cslr.baselines.setting import Setting
-from cslr.bench.methods import METHODS
-from cslr.engines.simulation import Population, SimulatedCohort
+from cslr.federation.simulation import Population, SimulatedCohort
+from cslr.methods.method import Setting
+from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.noise import tag_for_sum
 from cslr.privacy.values import _SEAL, Bounded, Summed
 from cslr.protocol.messages import MESSAGES, messages_of
@@ -39,16 +39,16 @@ VARIANTS: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "cslr-paper, noised head": ("cslr-paper", {"kind": "dp-fedavg"}, {}),
 }
 ROWS = {"z", "labels", "targets", "kinds"}
-QUESTIONS = {f"cslr.engines.simulation.SimulatedCohort.{name}" for name in ("total", "each")}
+QUESTIONS = {f"cslr.federation.simulation.SimulatedCohort.{name}" for name in ("total", "each")}
 READERS = {
     # On behalf of devices: what a cohort is asked, and the clients of FedCIL.
     *QUESTIONS,
-    "cslr.baselines.fedcil.federation.Federation._held",
+    "cslr.methods.fedcil.rounds.Federation._held",
     # How many rows there are and how wide, which no message carries.
-    "cslr.engines.simulation.Population.held",
-    "cslr.baselines.setting.Setting.initial_head",
+    "cslr.federation.simulation.Population.held",
+    "cslr.methods.method.Setting.initial_head",
     # A measurement of studies against true modes; never made where privacy is enforced.
-    "cslr.baselines.alignment.align",
+    "cslr.methods.alignment.align",
 }
 
 
@@ -70,7 +70,7 @@ def reader(stack: list[str]) -> str:
     if stack and stack[0].endswith("Population.held"):
         return stack[0]
     asked = [one for one in stack if one in QUESTIONS]
-    others = [one for one in stack if not one.startswith("cslr.engines.simulation.")]
+    others = [one for one in stack if not one.startswith("cslr.federation.simulation.")]
     return next(iter([*asked, *others]), "outside")
 
 

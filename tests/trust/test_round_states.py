@@ -23,11 +23,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cslr.engines.codec import Question
-from cslr.engines.inbox import Inbox, Register
-from cslr.engines.wire.expected import Expected
-from cslr.engines.wire.identity import Identity
-from cslr.engines.wire.terms import terms_of
 from cslr.errors import (
     AlreadySent,
     BadSignature,
@@ -41,6 +36,11 @@ from cslr.errors import (
     WrongRun,
     WrongShape,
 )
+from cslr.federation.wire.codec import Question
+from cslr.federation.wire.expected import Expected
+from cslr.federation.wire.identity import Identity
+from cslr.federation.wire.inbox import Inbox, Register
+from cslr.federation.wire.terms import terms_of
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
 

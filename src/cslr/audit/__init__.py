@@ -1,6 +1,6 @@
 """Attacks on the guarantee: what an adversary can show, beside what was promised."""
 
-from cslr.audit.bounds import Bound
+from cslr.audit.confidence import Bound
 from cslr.audit.conformance import Conformance, conforms
 from cslr.audit.pipeline import OneRun, one_run
 from cslr.audit.synthetic import synthetic_setting

@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from cslr.engines.simulation import SimulatedCohort
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.federation.simulation import SimulatedCohort
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.ports import Device
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Canaries", "CohortWithCanaries", "draw_canaries", "surest"]
 

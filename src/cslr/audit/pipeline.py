@@ -16,16 +16,17 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray
 from cslr.audit.black_box import shifts_of
-from cslr.audit.bounds import Bound, one_run_epsilon, one_run_mu
 from cslr.audit.canaries import Canaries, CohortWithCanaries, draw_canaries, surest
-from cslr.baselines.cslr import agree
-from cslr.baselines.setting import Setting
+from cslr.audit.confidence import Bound, one_run_epsilon, one_run_mu
 from cslr.errors import ConfigError
+from cslr.methods.cslr import agree
+from cslr.methods.method import Setting
 from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.grid import Grid
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Plan, Schedule
 from cslr.privacy.values import Released, Summed
@@ -34,7 +35,6 @@ from cslr.protocol.round import contribute, one_round, replay_of, request_for
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.step4_aggregate.estimate import TaskRelease
 from cslr.seeding import Seeds
-from cslr.types import BoolArray, FloatArray
 
 __all__ = ["CANARIES", "CONFIDENCE", "OneRun", "one_run"]
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cslr.bench.methods import method_named
-from cslr.bench.own import load_declaration
-from cslr.bench.own_run import complete, is_own
-from cslr.bench.preparing import plan_of
-from cslr.bench.streams import load_stream
 from cslr.config import Config
+from cslr.data.own import load_declaration
+from cslr.data.streams import load_stream
 from cslr.errors import ConfigError, LedgerCorrupted
-from cslr.privacy.ledger import Ledger
+from cslr.methods.registry import method_named
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Budget, Plan, Schedule
+from cslr.runs.own_data import complete, is_own
+from cslr.runs.prepare import plan_of
 
 __all__ = ["Audited", "Shape", "plan_of_config", "plan_of_ledger", "shape_of_stream"]
 

@@ -11,15 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from cslr.baselines.setting import Setting
+from cslr.arrays import FloatArray, IntArray
 from cslr.config import HeadConfig, ReplayConfig
-from cslr.engines.simulation import Population
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.federation.simulation import Population
+from cslr.methods.method import Setting
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.plan import Budget, Plan
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
-from cslr.types import FloatArray, IntArray
 
 __all__ = ["Memory", "synthetic_setting"]
 

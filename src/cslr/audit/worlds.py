@@ -14,16 +14,16 @@ from typing import Final
 
 import numpy as np
 
-from cslr.audit.bounds import Bound, pairs_mu
+from cslr.arrays import FloatArray
+from cslr.audit.confidence import Bound, pairs_mu
 from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.mechanism import release, release_each
 from cslr.privacy.plan import Budget, Plan
 from cslr.privacy.secure_sum import plain_sum
 from cslr.seeding import Seeds
-from cslr.types import FloatArray
 
 __all__ = ["CONFIDENCE", "RUNS", "Released", "two_worlds"]
 

@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import squareform
 
-from cslr.types import FloatArray, IntArray
+from cslr.arrays import FloatArray, IntArray
 
 __all__ = ["entropic_transport", "hungarian", "nearest", "stable_clusters"]
 

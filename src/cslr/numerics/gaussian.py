@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.projection import onto_psd
-from cslr.types import FloatArray, IntArray
 
 __all__ = ["Gaussians", "from_moments", "log_density", "moments", "sample"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians, log_density
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Mixture", "e_step", "fit", "m_step"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
 
 __all__ = ["onto_ball", "onto_psd", "onto_simplex"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
 
 __all__ = ["row_by_row"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
 
 __all__ = ["oas_intensity", "shrunk_covariance"]
 

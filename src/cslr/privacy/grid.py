@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.privacy.values import _SEAL, Bounded
-from cslr.types import FloatArray, IntArray
 
 __all__ = ["STEPS", "Grid", "NotAdmitted", "admit", "bound"]
 

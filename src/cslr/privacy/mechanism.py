@@ -15,13 +15,13 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.unfinished import Unfinished
 from cslr.privacy.noise import MOST_SIGMA, KeyStream, discrete_gaussian, tag_for_sum
-from cslr.privacy.unfinished import Unfinished
 from cslr.privacy.values import _SEAL, Bounded, Released, Summed
-from cslr.types import FloatArray, IntArray
 
 __all__ = ["LEAST_SIGMA", "finish", "noise_in_steps", "recall", "release", "release_each", "settle"]
 

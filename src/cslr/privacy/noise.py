@@ -20,7 +20,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from cslr.types import IntArray
+from cslr.arrays import IntArray
 
 __all__ = ["MOST_SIGMA", "KeyStream", "discrete_gaussian", "key_for_sum", "tag_for_sum"]
 

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
 
 __all__ = ["renyi_costs"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cslr.arrays import BoolArray
 from cslr.privacy.noise import KeyStream
-from cslr.types import BoolArray
 
 __all__ = ["poisson_cohort"]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cslr.arrays import IntArray
 from cslr.privacy.values import _SEAL, Bounded, Summed
-from cslr.types import IntArray
 
 __all__ = ["leaving", "plain_sum"]
 

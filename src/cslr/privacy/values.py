@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
-from cslr.types import IntArray
+from cslr.arrays import IntArray
 
 if TYPE_CHECKING:
     from cslr.privacy.grid import Grid

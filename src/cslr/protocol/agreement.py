@@ -11,18 +11,18 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.privacy.grid import Grid
 from cslr.protocol.head import Head
 from cslr.protocol.ports import Examples, Request
-from cslr.protocol.public import Modes, PublicSpace
+from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.sketches import bounds_sketch, modes_facts, space_facts
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
-from cslr.protocol.step4_aggregate.effects import model_facts
+from cslr.protocol.step4_aggregate.mixed_model import model_facts
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
-from cslr.types import FloatArray
 
 __all__ = ["Agreement", "simulated_clients"]
 

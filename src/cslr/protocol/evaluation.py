@@ -25,15 +25,15 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Released
 from cslr.protocol.once import release_once
 from cslr.protocol.ports import Keep
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["LABEL", "Measured", "answers_of", "measured", "read", "shares_of"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
 
 __all__ = ["Batch", "Head", "HeadSettings", "train_head"]
 

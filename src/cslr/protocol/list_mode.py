@@ -8,61 +8,30 @@ is paid for again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import stable_clusters
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import release_each
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.once import release_once
 from cslr.protocol.ports import Cohort, Examples, Keep, Request
-from cslr.protocol.step1_list import clip_embeddings, learn_lists
+from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, joined
 from cslr.seeding import Seeds
-from cslr.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["GroupLists", "group_lists", "list_statistics", "named"]
-
-
-@dataclass(frozen=True, eq=False)
-class GroupLists:
-    """PRIVATE. The lists of b clients about one group of labels."""
-
-    place: int
-    group: tuple[int, ...]
-    mine: BoolArray  # (b, n) the examples they are about
-    lists: Mixture  # (b, L, r)
-    rngs: list[np.random.Generator]
-
-    @property
-    def counts(self) -> IntArray:
-        """(b,) examples of each client."""
-        counts: IntArray = self.mine.sum(axis=1)
-        return counts
-
-
-def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
-    """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group."""
-    x = request.space.into(clip_embeddings(examples.z))
-    for place, group in enumerate(request.groups):
-        mine = examples.mask & np.isin(examples.labels, group)
-        rngs = [
-            Seeds(request.seed).at("task", request.task, "label", group[0], "client", client)
-            for client in examples.clients
-        ]
-        lists = learn_lists(x, mine, request.space.spread, request.learner, rngs)
-        yield x, GroupLists(place, group, mine, lists, rngs)
+__all__ = ["list_statistics", "named"]
 
 
 def list_statistics(examples: Examples, request: Request) -> Statistics:

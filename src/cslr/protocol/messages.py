@@ -131,7 +131,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         name="adapters and class means",
         leaves="server",
-        made_by="cslr.baselines.fedta.server.candidates_of",
+        made_by="cslr.methods.fedta.server.candidates_of",
         clipped_by="nothing",
         noised_by="nobody",
         charged_as="a charge without σ",
@@ -143,7 +143,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         name="rows of clients",
         leaves="server",
-        made_by="cslr.baselines.setting.head_on_rows",
+        made_by="cslr.methods.method.head_on_rows",
         clipped_by="nothing",
         noised_by="nobody",
         charged_as="a charge without σ",

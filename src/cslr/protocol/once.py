@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cslr.arrays import FloatArray
 from cslr.privacy.accounting import Charge
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import finish, recall, settle
 from cslr.privacy.values import Released
 from cslr.protocol.ports import Keep
-from cslr.types import FloatArray
 
 __all__ = ["release_once"]
 

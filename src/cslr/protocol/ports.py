@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.head import Head
-from cslr.protocol.public import PublicSpace
+from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.targets import Family
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Cohort", "Device", "Examples", "Keep", "Request"]
 

@@ -13,19 +13,20 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.mixture import Mixture
 from cslr.numerics.projection import onto_ball
 from cslr.privacy.grid import bound
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released, gather
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.head import Head
-from cslr.protocol.list_mode import GroupLists, group_lists, named
+from cslr.protocol.list_mode import named
 from cslr.protocol.once import release_once
 from cslr.protocol.ports import Cohort, Device, Examples, Keep, Request
-from cslr.protocol.step1_list import steadied
+from cslr.protocol.step1_list import GroupLists, group_lists, steadied
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import (
     Statistics,
@@ -42,7 +43,6 @@ from cslr.protocol.step4_aggregate.estimate import (
 )
 from cslr.protocol.step4_aggregate.selection import elected, votes
 from cslr.protocol.targets import candidate_targets
-from cslr.types import FloatArray, IntArray
 
 __all__ = [
     "canonical_ids",

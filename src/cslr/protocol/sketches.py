@@ -22,9 +22,9 @@ from typing import Final
 
 import numpy as np
 
-from cslr.privacy.facts import Sketch
-from cslr.protocol.public import Modes, PublicSpace
-from cslr.types import FloatArray
+from cslr.arrays import FloatArray
+from cslr.privacy.ledger.facts import Sketch
+from cslr.protocol.public_space import Modes, PublicSpace
 
 __all__ = ["bounds_sketch", "modes_facts", "space_facts"]
 

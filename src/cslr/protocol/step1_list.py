@@ -6,16 +6,29 @@ stays, because the length of a list must not tell anything about the data.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture, e_step, fit, m_step
-from cslr.types import BoolArray, FloatArray, IntArray
+from cslr.seeding import Seeds
 
-__all__ = ["ListLearner", "clip_embeddings", "learn_lists", "shares_of", "steadied"]
+if TYPE_CHECKING:
+    from cslr.protocol.ports import Examples, Request
+
+__all__ = [
+    "GroupLists",
+    "ListLearner",
+    "clip_embeddings",
+    "group_lists",
+    "learn_lists",
+    "shares_of",
+    "steadied",
+]
 
 
 LEADING: Final = 64
@@ -75,6 +88,36 @@ def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
     leading = Mixture(lists.weights, Gaussians(mean, covariance))
     shares, _ = e_step(leading, x[..., :LEADING], mask)
     return shares
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLists:
+    """PRIVATE. The lists of b clients about one group of labels."""
+
+    place: int
+    group: tuple[int, ...]
+    mine: BoolArray  # (b, n) the examples they are about
+    lists: Mixture  # (b, L, r)
+    rngs: list[np.random.Generator]
+
+    @property
+    def counts(self) -> IntArray:
+        """(b,) examples of each client."""
+        counts: IntArray = self.mine.sum(axis=1)
+        return counts
+
+
+def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
+    """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group."""
+    x = request.space.into(clip_embeddings(examples.z))
+    for place, group in enumerate(request.groups):
+        mine = examples.mask & np.isin(examples.labels, group)
+        rngs = [
+            Seeds(request.seed).at("task", request.task, "label", group[0], "client", client)
+            for client in examples.clients
+        ]
+        lists = learn_lists(x, mine, request.space.spread, request.learner, rngs)
+        yield x, GroupLists(place, group, mine, lists, rngs)
 
 
 def _starts(

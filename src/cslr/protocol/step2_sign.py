@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians, log_density
-from cslr.types import FloatArray, IntArray
 
 __all__ = [
     "anchors_needed",

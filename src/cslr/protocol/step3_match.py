@@ -15,12 +15,12 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.errors import ConfigError
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.protocol.step2_sign import signatures
-from cslr.types import FloatArray, IntArray
 
 __all__ = ["MATCHERS", "Matcher", "check_matcher", "match"]
 

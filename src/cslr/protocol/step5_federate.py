@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.values import Bounded
 from cslr.protocol.head import Batch, Head
 from cslr.protocol.ports import Examples
 from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
-from cslr.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import torch

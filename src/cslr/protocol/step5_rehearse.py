@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray, IntArray
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
-from cslr.protocol.public import PublicSpace
+from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
-from cslr.types import FloatArray, IntArray
 
 __all__ = ["Sampler", "rehearse"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from cslr.types import BoolArray, FloatArray, IntArray
+from cslr.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["decode", "tag_names", "transitions"]
 

@@ -20,10 +20,10 @@ from typing import Final, Literal
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.mixture import Mixture
 from cslr.numerics.projection import onto_simplex
 from cslr.protocol.step1_list import shares_of
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Family", "FamilyName", "candidate_targets", "label_targets"]
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cslr.arrays import FloatArray
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Summed
 from cslr.protocol.once import release_once
 from cslr.protocol.ports import Keep
-from cslr.types import FloatArray
 
 __all__ = ["Where", "release_update", "sum_of_updates"]
 

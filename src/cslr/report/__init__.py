@@ -1,1 +1,1 @@
-"""Results one can look at."""
+"""Pictures of finished runs."""

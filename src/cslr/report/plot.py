@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from cslr.bench.results import Result
 from cslr.files import write_atomic
+from cslr.runs.results import Result
 
 __all__ = ["plot_accuracy"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from cslr.bench.rundir import SeedDirectory
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
+from cslr.runs.directory import SeedDirectory
 
 from .points import Points
 from .study import Case

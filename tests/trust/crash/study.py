@@ -22,16 +22,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-import cslr.bench.runner as runner_module
-import cslr.bench.study as study_module
-import cslr.privacy.ledger_rows as ledger_rows
+import cslr.privacy.ledger.fingerprints as ledger_rows
 import cslr.privacy.mechanism as mechanism
-from cslr.bench.own_run import complete
-from cslr.bench.rundir import RunDirectory
-from cslr.bench.runner import run
-from cslr.bench.study import load_study
+import cslr.runs.embedded as study_module
+import cslr.runs.learn as runner_module
 from cslr.config import Config, load_config
 from cslr.files import write_atomic
+from cslr.runs.directory import RunDirectory
+from cslr.runs.embedded import load_study
+from cslr.runs.learn import run
+from cslr.runs.own_data import complete
 
 from .points import Points
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cslr.errors import CslrError, LedgerCorrupted
-from cslr.privacy.keys import EphemeralKeys
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys
 
 from .damage import flips, told, truncations, unnoticed
 

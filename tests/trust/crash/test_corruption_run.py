@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
-from cslr.bench.cache import EmbeddingCache
-from cslr.bench.predict import load_predictor
-from cslr.bench.results import collect
-from cslr.bench.rundir import RunDirectory, SeedDirectory
-from cslr.bench.streams import Label, Rows, Stream, Task
-from cslr.bench.theory.kept import load_run
-from cslr.privacy.ledger import Ledger
+from cslr.data.streams import Label, Rows, Stream, Task
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import recall
+from cslr.research.theory.kept import load_run
+from cslr.runs.directory import RunDirectory, SeedDirectory
+from cslr.runs.predict import load_predictor
+from cslr.runs.results import collect
+from cslr.text.cache import EmbeddingCache
 
 from .checks import differing, ledger_of, spent, unpaid
 from .children import run_in_child

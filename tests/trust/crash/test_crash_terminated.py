@@ -12,10 +12,10 @@ import time
 import numpy as np
 import pytest
 
-from cslr.bench.cache import EmbeddingCache
-from cslr.bench.encoders import load_encoder
-from cslr.bench.sealed import open_line
-from cslr.bench.streams import load_stream
+from cslr.data.streams import load_stream
+from cslr.runs.checksum import open_line
+from cslr.text.cache import EmbeddingCache
+from cslr.text.encoders import load_encoder
 
 pytestmark = [pytest.mark.trust, pytest.mark.xdist_group("crash")]
 
@@ -41,7 +41,7 @@ def program(tmp_path):
 
     def start(directory):
         words = ["run", "--no-yardsticks", "--json", "--run-dir", str(directory), *settings]
-        command = [sys.executable, "-c", "from cslr.cli import main; main()", *words]
+        command = [sys.executable, "-c", "from cslr.cli.main import main; main()", *words]
         return subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

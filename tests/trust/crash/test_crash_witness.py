@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-import cslr.privacy.chain as chain
-from cslr.privacy.keys import EphemeralKeys
-from cslr.privacy.ledger import Ledger
+import cslr.privacy.ledger.chain as chain
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys
 
 from .checks import unpaid, unsettled
 from .children import run_in_child

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.noise import KeyStream
 
 from .lab import CLIENTS, Crash, Drawer, Finding, Lab, instead

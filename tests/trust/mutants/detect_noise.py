@@ -11,8 +11,8 @@ from cslr.audit import conforms, two_worlds
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.keys import EphemeralKeys
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL, Summed

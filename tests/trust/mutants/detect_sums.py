@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 from scipy import stats
 
-from cslr.engines import simulation
+from cslr.federation import simulation
 from cslr.privacy import mechanism, secure_sum
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.values import _SEAL, Bounded

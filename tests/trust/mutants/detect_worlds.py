@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
 
 from ..worlds.world import Case, World, differences, rows_of, without
 from .lab import Finding, Lab

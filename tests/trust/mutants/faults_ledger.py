@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from cslr.privacy import accounting, mechanism
-from cslr.privacy.keys import SeededKeys
-from cslr.privacy.ledger import Ledger
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import SeededKeys
 from cslr.seeding import Seeds
 
 from .lab import everywhere, instead

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
-from cslr.privacy.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.mechanism import release_each
 from cslr.privacy.noise import discrete_gaussian, key_for_sum, tag_for_sum
 from cslr.privacy.values import _SEAL, Released

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cslr.engines.simulation import SimulatedCohort
+from cslr.federation.simulation import SimulatedCohort
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.sampling import poisson_cohort
 from cslr.privacy.secure_sum import plain_sum

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from cslr.bench import study
-from cslr.privacy import ledger_pointer, mechanism
-from cslr.privacy.ledger import Ledger
-from cslr.privacy.ledger_rows import OwnRows
-from cslr.privacy.receipts import Receipt
+from cslr.privacy import mechanism
+from cslr.privacy.ledger import pointer as pointer_module
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.fingerprints import OwnRows
+from cslr.privacy.ledger.receipts import Receipt
+from cslr.runs import embedded
 
 from .lab import everywhere, instead
 
@@ -19,7 +20,7 @@ from .lab import everywhere, instead
 @contextmanager
 def public_beside_private() -> Iterator[None]:
     """Public sentences and private rows go through the encoder together."""
-    whole, apart = study.embed_stream, study._embed_apart
+    whole, apart = embedded.embed_stream, embedded._embed_apart
     private: list[str] = []
 
     def embed_stream(stream, *rest):
@@ -34,8 +35,8 @@ def public_beside_private() -> Iterator[None]:
         return np.split(vectors, np.cumsum([len(group) for group in groups])[:-1])
 
     with (
-        instead(study, "embed_stream", embed_stream),
-        instead(study, "_embed_apart", together),
+        instead(embedded, "embed_stream", embed_stream),
+        instead(embedded, "_embed_apart", together),
     ):
         yield
 
@@ -67,9 +68,9 @@ def second_ledger() -> Iterator[None]:
         return rows.beside if given is None else given
 
     with (
-        everywhere(ledger_pointer.ledger_directory, directory),
-        instead(ledger_pointer, "_check_place", lambda rows, directory, pointer: None),
-        instead(ledger_pointer, "_refuse_siblings", lambda rows, directory: None),
-        instead(ledger_pointer, "_tie", lambda rows, directory, own: None),
+        everywhere(pointer_module.ledger_directory, directory),
+        instead(pointer_module, "_check_place", lambda rows, directory, pointer: None),
+        instead(pointer_module, "_refuse_siblings", lambda rows, directory: None),
+        instead(pointer_module, "_tie", lambda rows, directory, own: None),
     ):
         yield

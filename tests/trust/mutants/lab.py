@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cslr.engines.simulation import Population
-from cslr.privacy.keys import EphemeralKeys, NoiseKeys, SeededKeys
-from cslr.privacy.ledger import Federation, Ledger
+from cslr.federation.simulation import Population
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys, NoiseKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.protocol import round as protocol_round
 from cslr.protocol import updates

@@ -25,10 +25,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-import cslr.bench.study as study_module
 import cslr.privacy.mechanism as mechanism
-from cslr.bench.tokens import WordVectors
-from cslr.cli import main
+import cslr.runs.embedded as study_module
+from cslr.cli.main import main
+from cslr.text.words import WordVectors
 
 WIDTH = 24  # d
 SMALL = """yardsticks = false

@@ -18,10 +18,10 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians, moments
 from cslr.numerics.mixture import Mixture
 from cslr.protocol.step1_list import shares_of
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "FULL_WEIGHT",

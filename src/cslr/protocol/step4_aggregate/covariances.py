@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import FloatArray
 from cslr.numerics.projection import onto_psd
-from cslr.protocol.public import PublicSpace
+from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.contribution import unfolded
-from cslr.types import FloatArray
 
 __all__ = ["full_covariances"]
 

@@ -1,9 +1,9 @@
 """The reader's half: from noisy sums to the replay generator Q_{1:t}. Post-processing, so free.
 
-A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is
-modelled in ``effects``, and θ is replaced by its posterior mean: each direction is trusted as far
-as its signal goes beyond its noise. A mode that has not been released yet has infinite noise, and
-so gets what its label text and earlier tasks say about it.
+A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is modelled
+in ``mixed_model``, and θ is replaced by its posterior mean: each direction is trusted as far as its
+signal goes beyond its noise. A mode that has not been released yet has infinite noise, and so gets
+what its label text and earlier tasks say about it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 
 import numpy as np
 
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.projection import onto_simplex
-from cslr.protocol.public import Modes, PublicSpace
+from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.covariances import full_covariances
-from cslr.protocol.step4_aggregate.effects import USUAL, Effect, posterior_means
+from cslr.protocol.step4_aggregate.mixed_model import USUAL, Effect, posterior_means
 from cslr.protocol.targets import Family
-from cslr.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cslr.types import FloatArray, IntArray
+from cslr.arrays import FloatArray, IntArray
 
 __all__ = ["elected", "votes"]
 

@@ -1,1 +1,0 @@
-"""The methods CSLR is compared with, one file each."""

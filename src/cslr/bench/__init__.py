@@ -1,1 +1,0 @@
-"""Encoders, streams, methods and the runner that puts them together."""

@@ -1,0 +1,1 @@
+"""The program: one file per verb, all of them thin; ``show`` prints."""

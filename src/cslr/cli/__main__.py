@@ -1,0 +1,5 @@
+"""``python -m cslr.cli`` is the program."""
+
+from cslr.cli.main import main
+
+main()

@@ -1,0 +1,216 @@
+"""The program's verb that attacks its own promise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+from rich.console import Console
+
+from cslr.config import load_config
+from cslr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cslr.audit.confidence import Bound
+    from cslr.audit.plans import Audited
+
+__all__ = ["REFUTED", "audit_command"]
+
+REFUTED: Final = 3
+"""Exit code where an attack shows more than is claimed."""
+_WHAT: Final = ("both", "mechanism", "pipeline")
+_BY_HAND: Final = {"tasks": 4, "labels": 4, "clients": 20, "epsilon": 4.0}
+
+_Number: TypeAlias = int | None
+_Share: TypeAlias = float | None
+_Text: TypeAlias = str | None
+_File: TypeAlias = Path | None
+_Told: TypeAlias = Callable[[str, int, int], None]
+
+
+def _plan(help: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel="The plan")
+
+
+def _attack(help: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel="The attack")
+
+
+def audit_command(
+    config: Annotated[_File, typer.Argument(help="TOML file of a run; flags win over it.")] = None,
+    ledger: Annotated[
+        _File, _plan("Audit the plan a ledger has fixed: its file, a run or a federation.")
+    ] = None,
+    epsilon: Annotated[_Share, _plan(r"ε of the plan. \[4]")] = None,
+    delta: Annotated[_Share, _plan(r"δ. \[1e-5]")] = None,
+    adversary: Annotated[_Text, _plan("Whom ε is set against: roster or public.")] = None,
+    clients: Annotated[_Number, _plan(r"Honest clients beside the canaries. \[20]")] = None,
+    tasks: Annotated[_Number, _plan(r"Releases: one per task. \[4]")] = None,
+    labels: Annotated[_Number, _plan(r"Labels of a task. \[4]")] = None,
+    cap: Annotated[_Number, _plan(r"Most tasks a client contributes to. \[all]")] = None,
+    participation: Annotated[_Share, _plan("q in (0, 1].", "--participation", "--q")] = None,
+    dimension: Annotated[_Number, _plan(r"r: released directions. \[384]")] = None,
+    what: Annotated[_Text, _attack(r"mechanism, pipeline or both. \[both]")] = None,
+    runs: Annotated[int, _attack("Runs of each world.")] = 10_000,
+    canaries: Annotated[
+        _Number, _attack(r"Canaries in the pipeline. \[1000, or what the coordinates hold]")
+    ] = None,
+    confidence: Annotated[
+        _Share, _attack(r"Of every bound. \[0.999 mechanism, 0.95 pipeline]")
+    ] = None,
+    seed: Annotated[int, _attack("Of coins, directions and noise.")] = 13,
+    out: Annotated[_File, typer.Option(help="Directory for audit.json and audit.png.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Attack a plan and show how much of its ε the attack can prove.
+
+    The mechanism is run thousands of times with one client at the bound and without it: the bound
+    should come close to the claimed ε. The whole pipeline is run once with canaries, clients made
+    up to be found: the bound is smaller, but nothing was left out.
+
+    A bound above the claim means that the promise is broken: exit code 3.
+
+    The plan is audited on made-up data. No row is read and no budget is spent.
+
+    Example: `cslr audit --epsilon 4 --tasks 6 --cap 1 --out audit`
+
+    Example: `cslr audit --ledger runs/my-run --what mechanism`
+    """
+    attacks = what or "both"
+    if attacks not in _WHAT:
+        raise ConfigError(f"--what takes {', '.join(_WHAT)}, not {attacks!r}")
+    _check(runs, canaries, confidence)
+    given: dict[str, Any] = {
+        "privacy.epsilon": epsilon,
+        "privacy.delta": delta,
+        "privacy.adversary": adversary,
+        "privacy.participation": participation,
+        "privacy.cap": cap,
+        "stream.clients": clients,
+        "replay.dimension": dimension,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    audited = _audited(config, ledger, given, tasks, labels)
+    with _steps(Console(stderr=True)) as told:
+        bounds = _attacked(audited, attacks, runs, canaries, confidence, seed, told)
+    _report(audited, bounds, seed, out, as_json)
+    if not all(bound.holds for bound in bounds):
+        raise typer.Exit(REFUTED)
+
+
+def _check(runs: int, canaries: int | None, confidence: float | None) -> None:
+    if runs < 1:
+        raise ConfigError(f"--runs must be at least 1, not {runs}")
+    if canaries is not None and canaries < 2:
+        raise ConfigError(f"--canaries must be at least 2, not {canaries}")
+    if confidence is not None and not 0 < confidence < 1:
+        raise ConfigError(f"--confidence must lie strictly between 0 and 1, not {confidence:g}")
+
+
+def _audited(
+    path: Path | None,
+    ledger: Path | None,
+    given: dict[str, Any],
+    tasks: int | None,
+    labels: int | None,
+) -> Audited:
+    """The plan that flags, a configuration or a ledger give."""
+    from dataclasses import replace
+
+    from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
+    from cslr.runs.directory import ledgers_of
+
+    for flag, number in (("--tasks", tasks), ("--labels", labels)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{flag} must be at least 1, not {number}")
+    if ledger is not None:
+        if path is not None or given or tasks or labels:
+            raise ConfigError("a ledger has fixed its plan: give --ledger without other settings")
+        return plan_of_ledger(ledgers_of(ledger)[0])
+    if path is None:
+        given = {"privacy.epsilon": _BY_HAND["epsilon"], **given}
+        config = load_config(None, given)
+        shape = Shape(
+            int(tasks or _BY_HAND["tasks"]),
+            int(labels or _BY_HAND["labels"]),
+            int(_BY_HAND["clients"]),
+        )
+        return replace(plan_of_config(config, shape), name="this plan")
+    config, shape = shape_of_stream(load_config(path, given))
+    shape = replace(shape, tasks=tasks or shape.tasks, labels=labels or shape.labels)
+    return plan_of_config(config, shape)
+
+
+def _attacked(
+    audited: Audited,
+    what: str,
+    runs: int,
+    canaries: int | None,
+    confidence: float | None,
+    seed: int,
+    told: _Told,
+) -> list[Bound]:
+    from cslr.audit import one_run, synthetic_setting, two_worlds
+    from cslr.seeding import Seeds
+
+    more: dict[str, Any] = {} if confidence is None else {"confidence": confidence}
+    seeds, bounds = Seeds(seed), []
+    if what == "pipeline" and not audited.one_sum:
+        raise ConfigError(
+            "the pipeline is audited where each task releases one sum; --what mechanism audits "
+            "every plan"
+        )
+    if what != "mechanism" and audited.one_sum:
+        numbers = (audited.clients, audited.labels, audited.dimension)
+        setting = synthetic_setting(audited.plan, *numbers, seeds.under("pipeline"))
+        found = one_run(setting, canaries, told=told, **more)
+        bounds += [found.white, found.black]
+    if what != "pipeline":
+        worlds = seeds.under("mechanism")
+
+        def counted(done: int, total: int) -> None:
+            told("runs of both worlds", done, total)
+
+        bounds.insert(0, two_worlds(audited.plan, runs, worlds, told=counted, **more))
+    return bounds
+
+
+def _report(
+    audited: Audited, bounds: list[Bound], seed: int, out: Path | None, as_json: bool
+) -> None:
+    from cslr.cli.show.audit import audit_json, print_audit
+    from cslr.files import write_atomic
+    from cslr.report.audit_plot import plot_audit
+
+    plain = audit_json(audited, bounds, seed)
+    if out is not None:
+        write_atomic(out / "audit.json", json.dumps(plain, indent=2).encode() + b"\n")
+        plot_audit(audited, bounds, out / "audit.png")
+    if as_json:
+        typer.echo(json.dumps(plain))
+    else:
+        print_audit(audited, bounds, Console())
+
+
+@contextmanager
+def _steps(console: Console) -> Iterator[_Told]:
+    """A progress bar that is told of every step; log files and pipes get none."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = [BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()]
+    described, hidden = TextColumn("{task.description}"), not console.is_terminal
+    with Progress(*columns, described, console=console, transient=True, disable=hidden) as bar:
+        job = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(
+            job, description=what, completed=done, total=total
+        )

@@ -1,0 +1,75 @@
+"""The program's verb ``predict``: asking what a run has learnt."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cslr.errors import ConfigError, DataError
+
+__all__ = ["predict_command"]
+
+
+def predict_command(
+    run: Annotated[Path, typer.Argument(help="The directory of a finished run.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="One text a line (also .gz); - is standard input.")
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text; may be repeated.")] = None,
+    task: Annotated[str | None, typer.Option(help="Answer with labels of this task only.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Whose head. \\[the first seed's]")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="One that clients ran, with its own head. \\[the reference]")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a text instead.")
+    ] = False,
+) -> None:
+    """Ask what a run has learnt: a label, intents or entities for each text.
+
+    FILE holds one text a line (also .gz); - is standard input. Asking costs no ε, and what is
+    asked is stored nowhere.
+
+    Example: `cslr predict runs/my-run --text "My knee hurts when I climb stairs."`
+    """
+    from cslr.runs.predict import load_predictor
+
+    predictor = load_predictor(run, seed, encoder)
+    if file is None and not text:
+        raise ConfigError("nothing to answer: give a FILE, - for standard input, or --text")
+    texts = chain(_given(text or []), _texts_in(file) if file else ())
+    for answer in predictor.answers(texts, task):
+        typer.echo(json.dumps(answer.as_json()) if as_json else answer.as_line())
+
+
+def _given(texts: list[str]) -> list[str]:
+    if not all(text.strip() for text in texts):
+        raise ConfigError("--text is empty; give it some words")
+    return texts
+
+
+def _texts_in(file: Path) -> Iterator[str]:
+    """The lines of a file, or of standard input, that are not blank."""
+    from cslr.data.own.parse.problems import told
+    from cslr.data.own.reader.lines import lines_of
+
+    if str(file) == "-":
+        for number, raw in enumerate(sys.stdin.buffer, start=1):
+            try:
+                text = raw.decode().strip()
+            except UnicodeDecodeError:
+                raise DataError(f"standard input, line {number}: not UTF-8") from None
+            if text:
+                yield text
+        return
+    for line in lines_of(file):
+        if line.problem:
+            raise DataError(told(file, line.problem))
+        if line.text.strip():
+            yield line.text.strip()

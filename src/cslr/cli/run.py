@@ -1,0 +1,276 @@
+"""The program's verbs ``run`` and ``upgrade``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+
+from cslr.config import Config, load_config
+from cslr.errors import ConfigError
+
+__all__ = ["run_command", "upgrade_command"]
+
+
+def _option(panel: str) -> Callable[..., Any]:
+    """Options of ``cslr run`` in one box of its help: ``_option(panel)(help, *flags)``."""
+    return lambda help, *flags: typer.Option(*flags, help=help, rich_help_panel=panel)
+
+
+_stream, _own = _option("Stream"), _option("Your own rows")
+_privacy, _replay, _output = _option("Privacy"), _option("Replay"), _option("Output")
+
+_Text: TypeAlias = str | None
+_Number: TypeAlias = int | None
+_Share: TypeAlias = float | None
+_File: TypeAlias = Path | None
+
+
+def run_command(
+    config: Annotated[_File, typer.Argument(help="TOML file; flags win over it.")] = None,
+    stream: Annotated[
+        _Text,
+        _stream(
+            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, both also with "
+            "-small, amazon, multiwoz, ner, ontonotes."
+        ),
+    ] = None,
+    data: Annotated[_File, _stream("Directory of data sets, or a FILE of your own rows.")] = None,
+    rows: Annotated[_Text, _stream("subset, all or held-out (for tuning).")] = None,
+    scenario: Annotated[_Text, _stream("class, domain or task.")] = None,
+    clients: Annotated[_Number, _stream("Registered clients N.")] = None,
+    alpha: Annotated[_Share, _stream("Dirichlet concentration.")] = None,
+    min_rows: Annotated[_Number, _stream("Fewest rows a client may hold.")] = None,
+    declaration: Annotated[
+        _File, _own(r"What may be known about them. \[FILE's name with .cslr.toml]")
+    ] = None,
+    anchors: Annotated[
+        _File, _own(r"Public sentences, one a line. \[public of the declaration]")
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool | None, _own("Leave out rows that are not as declared.", "--skip-bad-rows")
+    ] = None,
+    epsilon: Annotated[
+        _Share, _privacy(r"End-to-end ε of this run; inf adds no noise. \[8; own rows: declared]")
+    ] = None,
+    delta: Annotated[_Share, _privacy(r"δ. \[1e-5; own rows: declared]")] = None,
+    adversary: Annotated[_Text, _privacy("roster or public.")] = None,
+    participation: Annotated[_Share, _privacy("q in (0, 1].", "--participation", "--q")] = None,
+    cap: Annotated[_Number, _privacy("Most tasks a client contributes to.")] = None,
+    privacy: Annotated[_Text, _privacy("simulated or enforced; own rows: always enforced.")] = None,
+    federation: Annotated[
+        _File, _privacy("Enforced: directory of the ledger all runs on the same rows share.")
+    ] = None,
+    evaluate: Annotated[
+        _Text,
+        _privacy(
+            "Figures on test rows. shown: on the screen, in no file. stored: exact figures also go "
+            "to the run directory; if the rows are clients', ε does not cover them. private: one "
+            r"noised count, paid for within ε. none. \[enforced: shown; else, and if own test rows "
+            "are declared public: stored]"
+        ),
+    ] = None,
+    method: Annotated[
+        _Text,
+        _replay(
+            "cslr; cslr-paper; with another matcher cslr-noanchor, -nearestmean, -hungarian, "
+            "-optimaltransport; dp-sgd, dp-stat-share, dp-class-stats, fedcil, fedta; majority, "
+            "zero-shot, finetune, joint."
+        ),
+    ] = None,
+    prior: Annotated[_Text, _replay("labels or none.")] = None,
+    dimension: Annotated[_Number, _replay("r: released directions.")] = None,
+    anchor_count: Annotated[_Number, _replay("m: public sentences used as anchors.")] = None,
+    sub_modes: Annotated[_Number, _replay("J: modes per label.")] = None,
+    list_size: Annotated[_Number, _replay("L: candidates per list.")] = None,
+    matcher: Annotated[
+        _Text, _replay("signature, nearest-mean, hungarian, optimal-transport or random.")
+    ] = None,
+    second_moments: Annotated[_Text, _replay("shared, diagonal or full.")] = None,
+    head: Annotated[_Text, _replay("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        _replay("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
+    ] = None,
+    encoder: Annotated[_Text, _replay("minilm, mpnet, a local directory, or a hub name.")] = None,
+    layer: Annotated[_Number, _replay("Tagging: hidden layer that words are taken from.")] = None,
+    seeds: Annotated[_Text, _output("Comma-separated, e.g. 13,17,19.")] = None,
+    yardsticks: Annotated[
+        bool | None, _output("Also run majority, zero-shot, finetune and joint.")
+    ] = None,
+    run_dir: Annotated[
+        _File, _output("Where to write; an interrupted run of the same settings goes on there.")
+    ] = None,
+    until: Annotated[_Number, _output("Stop after so many tasks, to go on another day.")] = None,
+    as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
+) -> None:
+    """Learn a sequence of text tasks privately and show what is remembered.
+
+    With no argument at all, the embedded stream: patients' messages to four clinics.
+    A run directory holds config, trace, ledger, releases, replay, head and plot.
+
+    Example: `cslr run --stream ag-news --data DIR --epsilon 4 --seeds 13,17,19,23,29`
+
+    Your own rows: `cslr data init my.csv`, then `cslr run --data my.csv`
+    """
+    given: dict[str, Any] = {
+        "stream.name": stream,
+        "stream.data": data,
+        "stream.declaration": declaration,
+        "stream.public": anchors,
+        "stream.skip_bad_rows": skip_bad_rows,
+        "stream.rows": rows,
+        "stream.scenario": scenario,
+        "stream.clients": clients,
+        "stream.alpha": alpha,
+        "stream.min_rows": min_rows,
+        "privacy.epsilon": epsilon,
+        "privacy.delta": delta,
+        "privacy.adversary": adversary,
+        "privacy.participation": participation,
+        "privacy.cap": cap,
+        "privacy.mode": privacy,
+        "privacy.federation": federation,
+        "privacy.evaluate": evaluate,
+        "replay.prior": prior,
+        "replay.dimension": dimension,
+        "replay.anchors": anchor_count,
+        "replay.sub_modes": sub_modes,
+        "replay.list_size": list_size,
+        "replay.matcher": matcher,
+        "replay.second_moments": second_moments,
+        "head.kind": head,
+        "method": method,
+        "encoder": encoder,
+        "layer": layer,
+        "seeds": None if seeds is None else _seeds(seeds),
+        "yardsticks": yardsticks,
+        **_settings(setting or []),
+    }
+    _run(
+        load_config(config, {name: value for name, value in given.items() if value is not None}),
+        run_dir,
+        as_json,
+        until,
+    )
+
+
+def upgrade_command(
+    run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
+    encoder: Annotated[str, typer.Option(help="The encoder from here on.")],
+    run_dir: Annotated[_File, _output("Where to write; the old run stays as it is.")] = None,
+    as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
+) -> None:
+    """Go on with a run under another encoder.
+
+    What was released is carried over by a map between the two encoders that is fitted on public
+    sentences, at no privacy cost, and the head is trained again; tasks that are still to come are
+    released under the new encoder, within the same plan. The row after the last old task shows what
+    was lost. The ledger notes the change.
+
+    Example: `cslr run --until 2 --run-dir runs/a`, then `cslr upgrade runs/a --encoder mpnet`
+    """
+    from cslr.runs.own_data import complete
+    from cslr.runs.upgrade import begin_upgrade, upgraded_config
+
+    config = complete(upgraded_config(run, encoder))
+    place = run_dir or run.with_name(f"{run.name}-{config.digest()[:6]}")
+    begin_upgrade(run, config, place)
+    _run(config, place, as_json)
+
+
+def _settings(texts: list[str]) -> dict[str, Any]:
+    """``name=value`` as in a TOML file; a word needs no quotes."""
+    import tomllib
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set takes NAME=VALUE, such as replay.release=list, not {text!r}")
+        try:
+            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--seeds takes whole numbers with commas, not {text!r}") from None
+
+
+def _new_run_dir(config: Config) -> Path:
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{stamp}-{config.stream.name}-{config.method}-{config.digest()[:6]}"
+
+
+def _run(config: Config, path: Path | None, as_json: bool, until: int | None = None) -> None:
+    from cslr.cli.show.summary import print_summary
+    from cslr.files import write_atomic
+    from cslr.privacy.plan import weak_delta
+    from cslr.report.plot import plot_accuracy
+    from cslr.runs.directory import RunDirectory
+    from cslr.runs.embedded import load_study
+    from cslr.runs.learn import learn, run
+    from cslr.runs.own_data import complete, public_warning
+
+    if until is not None and until < 1:
+        raise ConfigError(f"--until must be at least 1 task, not {until}")
+    config = complete(config)
+    path = path or _new_run_dir(config)
+    directory = RunDirectory(path, config)
+    errors = Console(stderr=True)
+    try:
+        study = load_study(config, progress=True)
+        few = public_warning(config, study.public.shape, study.stream.family)
+        weak = weak_delta(config.privacy.delta, config.stream.clients or study.stream.clients)
+        warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
+        for notice in (*study.notices, *warnings):
+            errors.print(notice, markup=False, highlight=False, soft_wrap=True)
+        with _steps(errors) as on_step:
+            if until is not None and until < len(study.stream.tasks):
+                learn(config, study, directory, on_step, until)
+                errors.print(f"Stopped after {until} tasks. With --run-dir {path} it goes on.")
+                return
+            result = run(config, study, directory, on_step)
+    except KeyboardInterrupt:
+        errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
+        raise typer.Exit(130) from None
+    stored = json.dumps(result.stored_json(), indent=2)
+    write_atomic(path / "result.json", stored.encode() + b"\n")
+    if result.evaluated and result.rule == "stored":
+        plot_accuracy(result, path / "accuracy.png")
+    if as_json:
+        typer.echo(json.dumps(result.as_json()))
+    else:
+        print_summary(result, Console())
+
+
+@contextmanager
+def _steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar that is told of every step; log files and pipes get none."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = [BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    described, hidden = TextColumn("{task.description}"), not console.is_terminal
+    with Progress(*columns, described, console=console, transient=True, disable=hidden) as bar:
+        job = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(
+            job, description=what, completed=done, total=total
+        )

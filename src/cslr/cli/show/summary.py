@@ -1,0 +1,269 @@
+"""A run on a screen: what was learnt, what it cost, and where the files are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from cslr.methods.registry import METHODS, YARDSTICKS
+from cslr.privacy.accounting import ADVERSARIES, SCOPES
+from cslr.runs.private_figures import PrivateFigures
+from cslr.runs.results import Figures, Result
+
+__all__ = ["print_summary"]
+
+_COSTS = {"nothing": ", ε = 0", "privately": "", "openly": ", ε = ∞"}
+
+_MEASURES = {
+    "exact_match": "exact",
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "personal": "own tasks",
+    "own_heads": "encoders' own heads",
+}
+
+_FIGURES = {
+    "shown": "The figures above are exact: they are not private, and they were not stored.",
+    "stored": "The figures above are exact: they are not private, and they are stored.",
+    "private": "The accuracy above is within ε.",
+}
+
+_MOST_COLUMNS = 6
+"""Labels that fit beside each other; more stand below each other."""
+_WIDEST = 50
+"""Letters of their names that do."""
+
+
+def print_summary(result: Result, console: Console) -> None:
+    """Print everything a person wants to know about a finished run."""
+    files = ["result.json", "trace.jsonl"]
+    if result.rule == "stored" and result.evaluated:
+        files.append("accuracy.png")
+    console.print()
+    console.print(Panel(_headline(result), border_style="blue", expand=False))
+    if result.evaluated:
+        console.print(_matrix(result))
+        console.print(_methods(result))
+        if result.main.more:
+            console.print(_more(result))
+        console.print(_labels(result))
+    if result.measured is not None:
+        console.print(_measured(result, result.measured))
+    console.print(_cost(result))
+    console.print(_privacy_note(result))
+    console.print(
+        Text.assemble("Files: ", (result.run_dir, "bold"), f"  ({', '.join(files)})"),
+        soft_wrap=True,
+    )
+
+
+def _headline(result: Result) -> RenderableType:
+    config = result.config
+    lines = [
+        Text.assemble(
+            (f"{config.method}", "bold"),
+            f" on {result.stream.name}, {result.scenario}-incremental, "
+            f"{len(result.stream.tasks)} tasks, {result.clients} clients",
+        ),
+        Text.assemble(_average(result), f"   seeds {', '.join(map(str, config.seeds))}"),
+    ]
+    closed = result.closed()
+    if math.isfinite(closed):
+        lines.append(Text(_closed(closed)))
+    return Group(*lines)
+
+
+def _average(result: Result) -> Text:
+    if result.rule == "none":
+        return Text("it has learnt, and nothing was measured (--evaluate none)")
+    if result.measured is not None:
+        aa, error = result.measured.aa
+        what = "average accuracy by a noised count "
+        return Text.assemble(what, (_with_error(aa, error), "bold green"))
+    if not result.evaluated:
+        return Text("no test rows: it has learnt, and nothing was measured")
+    metric = "entity F1" if result.stream.family == "tagging" else "accuracy"
+    if np.isnan(result.main.aa).any():
+        return Text(f"average {metric} not known: some tasks have no test rows")
+    return Text.assemble(f"average {metric} ", (f"{_spread(result.main.aa)} %", "bold green"))
+
+
+def _closed(share: float) -> str:
+    if share >= 1:
+        return "no worse than pooled, non-private training"
+    return f"{100 * share:.0f} % of the way from zero-shot to pooled, non-private training"
+
+
+def _matrix(result: Result) -> RenderableType:
+    table = Table()
+    table.add_column("after")
+    for task in result.stream.tasks:
+        table.add_column(Text(task.name), justify="right")
+    matrix = result.main.matrices.mean(axis=0)
+    for r, row in enumerate(matrix):
+        name = "nothing yet" if r == 0 else f"{r}. {result.stream.tasks[r - 1].name}"
+        cells = [_cell(value, unseen=j >= r) for j, value in enumerate(row)]
+        table.add_row(Text(name), *cells)
+    return _titled(f"a[r, j]: {result.metric} (%) on task j after task r", table)
+
+
+def _cell(value: float, unseen: bool) -> str:
+    if math.isnan(value):
+        return "[dim]–[/dim]"
+    return f"[dim]{value:.1f}[/dim]" if unseen else f"{value:.1f}"
+
+
+def _methods(result: Result) -> RenderableType:
+    table = Table()
+    for name, justify in (("method", "left"), ("AA", "right"), ("BWT", "right"), ("FWT", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("curve")
+    table.add_column("", style="dim")
+    for name, figures in _in_order(result).items():
+        table.add_row(
+            name,
+            _spread(figures.aa),
+            _spread(figures.bwt),
+            _spread(figures.fwt),
+            _sparkline(figures),
+            _meaning(name),
+            style=_style(result, name),
+        )
+    privacy = result.config.privacy
+    if privacy.mode == "simulated" or not result.config.yardsticks:
+        return _titled("Beside its yardsticks", table)
+    why = (
+        "finetune and joint read rows without noise, so they are not run where privacy is "
+        "enforced: how near this is to pooled training is not known."
+    )
+    return Group(_titled("Beside its yardsticks", table), Text(why, style="dim"))
+
+
+def _more(result: Result) -> RenderableType:
+    """What else the family or the method is measured by, means over seeds."""
+    measures = list(result.main.more)
+    table = Table()
+    table.add_column("method")
+    for measure in measures:
+        table.add_column(_MEASURES.get(measure, measure), justify="right")
+    for name, figures in _in_order(result).items():
+        means = [float(np.mean(figures.more.get(measure, math.nan))) for measure in measures]
+        cells = [_cell(value, unseen=False) for value in means]
+        table.add_row(name, *cells, style=_style(result, name))
+    return _titled("Over all tasks at the end (%)", table)
+
+
+def _measured(result: Result, measured: PrivateFigures) -> RenderableType:
+    """What was paid for, by task."""
+    table = Table()
+    table.add_column("task")
+    table.add_column("accuracy", justify="right")
+    rows = zip(result.stream.tasks, measured.accuracy, measured.error, strict=True)
+    for task, accuracy, error in rows:
+        table.add_row(Text(task.name), _with_error(accuracy, error))
+    tagging = result.stream.family == "tagging"
+    counted = "sentences whose tags are all right" if tagging else "rows answered rightly"
+    told = f"Mean over clients of their share of {counted}, ± the standard error of the noise."
+    if measured.before_upgrade:
+        told += " It was bought before the encoder was exchanged and is about the head of then."
+    title = "After the last task, by a noised count within ε (%)"
+    return Group(_titled(title, table), Text(told, style="dim"))
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.1f} ± {error:.1f} %" if math.isfinite(value) else "not known: too few clients"
+
+
+def _in_order(result: Result) -> dict[str, Figures]:
+    """The floors, the method, the ceiling."""
+    below: list[str] = [name for name in YARDSTICKS if name != "joint"]
+    order = dict.fromkeys(reversed([*below, result.config.method, "joint"]))
+    return {name: result.figures[name] for name in reversed(order) if name in result.figures}
+
+
+def _style(result: Result, name: str) -> str:
+    return "bold green" if name == result.config.method else ""
+
+
+def _sparkline(figures: Figures) -> str:
+    """The learning curve in characters: one bar per task, full at 100 %."""
+    bars = "▁▂▃▄▅▆▇█"
+    levels = np.clip(np.nan_to_num(figures.curve) / 100 * 8, 0, 7).astype(int)
+    known = np.isfinite(figures.curve)
+    return "".join(bars[n] if seen else " " for n, seen in zip(levels, known, strict=True))
+
+
+def _labels(result: Result) -> RenderableType:
+    """A row for all labels, or a row each where they are many; tagging's O has no score."""
+    first = 1 if result.stream.family == "tagging" else 0
+    names = [Text(label.name) for label in result.stream.labels][first:]
+    scores = [_cell(value, unseen=False) for value in result.main.labels.mean(axis=0)][first:]
+    table = Table()
+    if len(names) <= _MOST_COLUMNS and sum(map(len, names)) <= _WIDEST:
+        for name in names:
+            table.add_column(name, justify="right")
+        table.add_row(*scores)
+    else:
+        table.add_column("label")
+        table.add_column("score", justify="right")
+        for name, score in zip(names, scores, strict=True):
+            table.add_row(name, score)
+    return _titled("By label at the end (%)", table)
+
+
+def _titled(title: str, table: Table) -> Group:
+    """A title of its own width: a table's is folded to the table's."""
+    return Group(Text(title, style="table.title"), table)
+
+
+def _cost(result: Result) -> RenderableType:
+    privacy = result.config.privacy
+    shared = privacy.mode == "enforced"
+    of = "all runs on these rows, from their ledger" if shared else "from the ledger"
+    table = Table(min_width=46)
+    table.add_column("scope")
+    for who in ADVERSARIES:
+        table.add_column(who, justify="right")
+    for scope in SCOPES:
+        costs = result.cost["epsilon"].get(scope, {})
+        table.add_row(
+            scope.replace("_", " "),
+            *["∞" if costs.get(who) is None else f"{costs[who]:.3g}" for who in ADVERSARIES],
+        )
+    total = "" if privacy.budget is None else f"; budget {privacy.budget:g}"
+    return _titled(f"User-level ε (δ = {privacy.delta:g}, {of}{total})", table)
+
+
+def _privacy_note(result: Result) -> Text:
+    figures = f" {_FIGURES[result.rule]}" if result.rule in _FIGURES else ""
+    if result.config.privacy.mode == "simulated":
+        return Text(
+            "privacy: simulated. One process and seeded noise: a study of utility; "
+            f"nothing is protected.{figures}",
+            style="dim",
+        )
+    return Text(
+        "privacy: enforced. Noise and coins from the operating system, zero-out adjacency."
+        f"{figures}",
+        style="dim",
+    )
+
+
+def _meaning(name: str) -> str:
+    """A few words about a method."""
+    method = METHODS[name]
+    return method.meaning + _COSTS[method.reads]
+
+
+def _spread(values: np.ndarray) -> str:
+    """Mean over seeds, with the standard deviation if there are several."""
+    if np.isnan(values).any():
+        return "–"
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}"

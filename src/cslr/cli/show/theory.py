@@ -1,0 +1,242 @@
+"""What ``cslr anchors`` and ``cslr quality`` print."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cslr.research.theory.anchors import Examined, Prescription, Sweep
+from cslr.research.theory.encoders import Compared, Kept, Reach
+from cslr.research.theory.retention import MEASURES, Retention
+
+__all__ = [
+    "compared_json",
+    "examined_json",
+    "prescription_json",
+    "print_compared",
+    "print_examined",
+    "print_prescription",
+    "print_retention",
+]
+
+_LISTS: Final = "NON-PRIVATE: raw lists of simulated clients are read. For studies."
+_ROWS: Final = "NON-PRIVATE: evaluation rows are read as they are. For studies."
+
+
+def print_prescription(
+    found: Prescription, guarantee: tuple[int, float] | None, console: Console
+) -> None:
+    """Theorem 2 in two sentences, and what some other number of anchors guarantees."""
+    console.print(
+        f"\nTheorem 2: [bold]m = {found.anchors}[/bold] anchors tell N = {found.candidates} "
+        f"candidates apart with probability {1 - found.failure:g}, if each pair of different modes "
+        f"differs by γ at a share p = {found.hit:g} of public sentences."
+    )
+    console.print(
+        f"Its proof needs {found.fewest}: N(N − 1)/2 pairs, each missed with probability (1 − p)^m."
+    )
+    if guarantee is not None:
+        anchors, failure = guarantee
+        console.print(
+            f"m = {anchors} anchors leave some pair untold with probability at most "
+            f"[bold]{failure:.3g}[/bold]."
+        )
+
+
+def prescription_json(found: Prescription, guarantee: tuple[int, float] | None) -> dict[str, Any]:
+    """The object ``cslr anchors --json`` prints where nothing is measured."""
+    plain: dict[str, Any] = asdict(found)
+    if guarantee is not None:
+        plain["guarantee"] = {"anchors": guarantee[0], "failure": guarantee[1]}
+    return plain
+
+
+def print_examined(found: Examined, console: Console) -> None:
+    """The sweep, what it suggests, and what is known about the public sentences."""
+    seen = found.sweep
+    console.print(f"\n[bold red]{_LISTS}[/bold red]")
+    console.print(_sweep_table(found), _suggestion(seen, found.unit), sep="\n")
+    covered = found.coverage
+    table = Table(title="Median distance to the nearest anchor", title_justify="left")
+    for name in (f"public {found.unit}s", "clients' rows", "means of candidates"):
+        table.add_column(name, justify="right")
+    table.add_row(f"{covered.public:.3f}", f"{covered.rows:.3f}", f"{covered.candidates:.3f}")
+    console.print(table)
+    console.print(
+        f"{_percent(covered.outside)} of the rows lie farther from the {covered.anchors} anchors "
+        f"than 95 % of the {covered.sentences} public {found.unit}s do; 5 % would, if clients "
+        f"wrote as the public corpus does."
+    )
+    console.print(Text(f"Licence of the public sentences: {found.licence}"), soft_wrap=True)
+
+
+def _sweep_table(found: Examined) -> Table:
+    seen = found.sweep
+    sampled = "" if seen.total == seen.candidates else f" (of {seen.total})"
+    table = Table(
+        title=f"{found.stream}, seed {found.seed}: {seen.candidates}{sampled} candidates, "
+        f"{seen.pairs} pairs of different modes, γ = {seen.margin:g}",
+        title_justify="left",
+    )
+    heads = ("m", "mean p̂", "least p̂", "least margin", "missed", "bound", "neighbours")
+    for name in heads:
+        table.add_column(name, justify="right")
+    for each in seen.tried:
+        table.add_row(
+            str(each.anchors),
+            f"{each.hit_mean:.3f}",
+            f"{each.hit_least:.3f}",
+            f"{each.margin:.3f}",
+            _percent(each.missed),
+            f"{each.bound:.2g}",
+            _percent(each.neighbours),
+        )
+    return table
+
+
+def _suggestion(seen: Sweep, unit: str) -> str:
+    lines = []
+    if seen.enough is None:
+        lines.append(
+            f"No number tried tells all pairs apart by γ in {_percent(1 - seen.failure)} of draws."
+        )
+    else:
+        lines.append(
+            f"Suggested: [bold]m = {seen.enough}[/bold], the fewest tried that tell all pairs "
+            f"apart by γ in {_percent(1 - seen.failure)} of draws."
+        )
+    if seen.prescribed is None:
+        lines.append(
+            f"{_percent(seen.unseen, 2)} of the pairs differ by γ at none of {seen.reference} "
+            f"public {unit}s: for them Theorem 2 has no m. A smaller --margin may do."
+        )
+    else:
+        lines.append(
+            f"Theorem 2 asks for m = {seen.prescribed}, with p̂ = {seen.hit_least:.3f}, the least "
+            f"over pairs at {seen.reference} public {unit}s."
+        )
+    return "\n".join(lines)
+
+
+def examined_json(found: Examined) -> dict[str, Any]:
+    """The object ``cslr anchors --stream … --json`` prints."""
+    return {
+        "private": False,
+        "stream": found.stream,
+        "seed": found.seed,
+        "unit": found.unit,
+        **asdict(found.sweep),
+        "suggested": found.sweep.enough,
+        "coverage": {**asdict(found.coverage), "ratio": found.coverage.ratio},
+        "licence": asdict(found.licence),
+    }
+
+
+def print_compared(found: Compared, console: Console) -> None:
+    """What is found again from one encoder to another, and whether the sentences cover the task."""
+    table = Table(
+        title=f"{found.stream}, seed {found.seed}: {found.held_out} held-out of {found.sentences} "
+        f"public {found.unit}s",
+        title_justify="left",
+    )
+    for name in ("from", "to", "coordinates"):
+        table.add_column(name, no_wrap=name == "coordinates")
+    for name in ("missed", "neighbours", "label", "clear label"):
+        table.add_column(name, justify="right")
+    for pair in found.pairs:
+        for place, kept in enumerate(pair.ways):
+            names = (pair.source, pair.target) if place == 0 else ("", "")
+            table.add_row(*names, *_kept(kept), end_section=kept is pair.ways[-1])
+    console.print("\nOnly public sentences and label texts were read; nothing was spent.", table)
+    console.print(
+        f"Shares of what the second encoder itself says. Of its ten nearest neighbours "
+        f"{_percent(found.by_chance)} would be found by chance. What the last column lacks to "
+        "100 % is about what label texts would lose."
+    )
+    for each in found.reach:
+        console.print(_reach(each), soft_wrap=True)
+
+
+def _kept(kept: Kept) -> tuple[str, ...]:
+    name = kept.way if kept.anchors is None else f"{kept.way} {kept.anchors}"
+    error = "" if kept.error is None else _percent(kept.error)
+    return name, error, *map(_percent, (kept.neighbours, kept.labels, kept.clear))
+
+
+def _reach(each: Reach) -> Text:
+    away = (
+        f"{each.encoder}: label texts lie {each.labels:.3f} from the nearest public sentence, "
+        f"public sentences {each.public:.3f} (medians)."
+    )
+    if not each.outside:
+        return Text(away)
+    return Text(
+        f"{away}\nWarning: the public sentences may not cover this task. "
+        f"{', '.join(each.outside)}: farther from all of them than 95 % of them are from each "
+        "other. Take sentences of the kind of language that clients write.",
+        style="yellow",
+    )
+
+
+def compared_json(found: Compared) -> dict[str, Any]:
+    """The object ``cslr anchors --encoders … --json`` prints."""
+    plain = asdict(found)
+    covered = not any(each.outside for each in found.reach)
+    return {"public": True, **plain, "by_chance": found.by_chance, "covered": covered}
+
+
+def print_retention(found: Retention, console: Console) -> None:
+    """A row a task, means over seeds; below it how the measures go with forgetting."""
+    console.print(f"\n[bold red]{_ROWS}[/bold red]")
+    seeds = list(dict.fromkeys(each.seed for each in found.judged))
+    table = Table(
+        title=f"Replay of {found.method} on {found.stream} against its test rows, "
+        f"means of {len(seeds)} seeds",
+        title_justify="left",
+    )
+    table.add_column("task", no_wrap=True)
+    for name in (*MEASURES, "forgotten"):
+        table.add_column(name, justify="right")
+    for task in dict.fromkeys(each.task for each in found.judged):
+        mine = [each for each in found.judged if each.task == task]
+        lost = _mean([each.forgotten for each in mine])
+        values = {name: _mean([each.measure(name) for each in mine]) for name in MEASURES}
+        cells = [
+            _figure(value, ".3f" if name == "energy" else ".2f") for name, value in values.items()
+        ]
+        table.add_row(task, *cells, _figure(lost, "+.1f"))
+    correlations = [_figure(found.correlation(name), "+.2f") for name in MEASURES]
+    table.add_section()
+    table.add_row("ρ with forgotten", *correlations, "")
+    console.print(table)
+    pairs = sum(not each.last for each in found.judged)
+    console.print(
+        Text(
+            "means, shape, head and labels are lower bounds on the total variation between Q_t and "
+            "the task's rows, as estimated (--json says what holds with 95 % confidence); energy "
+            "is no bound. forgotten is a[t, t] − a[T, t] in points. ρ is Spearman's over "
+            f"{pairs} pairs of seed and task, last tasks left out."
+        )
+    )
+    if all(math.isnan(each.forgotten) for each in found.judged):
+        console.print(
+            "The run stored no exact figures on its test rows, so what was forgotten is not known."
+        )
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values))
+
+
+def _figure(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "–"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %" if math.isfinite(share) else "–"

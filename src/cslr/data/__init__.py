@@ -1,0 +1,1 @@
+"""Streams, one's own rows, the hub, and which simulated client holds what."""

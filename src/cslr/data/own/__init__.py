@@ -1,0 +1,24 @@
+"""One's own rows: a file, and a declaration of what may be known about it."""
+
+from __future__ import annotations
+
+from cslr.data.own.check import Report, check
+from cslr.data.own.declaration import Declaration, declaration_path, load_declaration
+from cslr.data.own.draft import draft
+from cslr.data.own.load import OwnData, load_own
+from cslr.data.own.public_text import few_public, overlapping, public_vectors, read_public
+
+__all__ = [
+    "Declaration",
+    "OwnData",
+    "Report",
+    "check",
+    "declaration_path",
+    "draft",
+    "few_public",
+    "load_declaration",
+    "load_own",
+    "overlapping",
+    "public_vectors",
+    "read_public",
+]

@@ -1,0 +1,209 @@
+"""What a data holder should know of its file before anything is learnt from it.
+
+Counts of private rows are private: a report is for the holder's eyes, not for a run directory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from cslr.data.own.declaration import Declaration
+from cslr.data.own.load import Gathered, gather
+from cslr.data.own.parse.answers import Known
+from cslr.data.own.parse.problems import told
+from cslr.data.own.parse.row import OwnRow
+from cslr.privacy.plan import weak_delta
+
+__all__ = ["NOTICE", "Report", "TaskCounts", "check"]
+
+NOTICE: Final = (
+    "This report counts private rows. It is for the data holder's eyes: do not publish it."
+)
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """The rows of one task, and how often each of its labels occurs in them."""
+
+    name: str
+    train: int
+    test: int
+    clients: int
+    """With train rows of this task."""
+    train_labels: Mapping[str, int]
+    test_labels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A file held against its declaration. Private."""
+
+    file: str
+    name: str
+    family: str
+    registered: int  # N
+    clients: int
+    """With rows."""
+    rows_per_client: tuple[int, float, int]
+    """Fewest, median and most train rows of a client with train rows."""
+    clients_in_several_tasks: int
+    people: int
+    tasks: tuple[TaskCounts, ...]
+    problems: tuple[str, ...]
+    """The first of them, with file and line."""
+    totals: Mapping[str, int]
+    """Problems by kind."""
+    findings: tuple[str, ...]
+    """What will keep a run from starting."""
+    remarks: tuple[str, ...]
+    """What is allowed and should be meant."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the file can be learnt from as it is."""
+        return not self.findings
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        low, middle, high = self.rows_per_client
+        spread = {"min": low, "median": middle, "max": high}
+        plain = asdict(self) | {"rows_per_client": spread}
+        return {"notice": NOTICE, "ready": self.ready, **plain}
+
+    def as_lines(self) -> list[str]:
+        """As text."""
+        low, middle, high = self.rows_per_client
+        lines = [
+            NOTICE,
+            "",
+            f"{self.file}: {self.name}, {self.family}",
+            f"clients with rows: {self.clients} of {self.registered} registered",
+            f"train rows per client: {low} to {high}, median {middle:g}",
+            f"clients in several tasks: {self.clients_in_several_tasks} (allowed)",
+        ]
+        if self.people:
+            lines.append(f"people: {self.people}")
+        for task in self.tasks:
+            lines += _task_lines(task)
+        if self.totals:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in self.totals.items())
+            lines += ["", f"bad rows: {sum(self.totals.values())} ({kinds})"]
+            lines += [f"  {problem}" for problem in self.problems]
+            unlisted = sum(self.totals.values()) - len(self.problems)
+            lines += [f"  ... and {unlisted} more"] if unlisted else []
+        lines += ["", *[f"note: {remark}" for remark in self.remarks]] if self.remarks else []
+        lines += ["", *[f"to do: {finding}" for finding in self.findings]]
+        return [*lines, "ready: " + ("yes" if self.ready else "no")]
+
+
+def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> Report:
+    """Read the whole file and say what is in it; a draft may be checked too.
+
+    ``skip_bad_rows`` says whether a run will leave bad rows out, so that they are no obstacle.
+    """
+    gathered = gather(data, declaration, stop_early=False)
+    known = Known.of(declaration)
+    train = [row for row in gathered.rows if not row.test]
+    sizes = sorted(Counter(row.client for row in train).values()) or [0]
+    pairs = {(row.client, row.task) for row in train}
+    spread = Counter(client for client, _ in pairs)
+    tasks = tuple(_task_counts(known, number, gathered) for number in range(len(known.tasks)))
+    weak = weak_delta(declaration.privacy.delta, declaration.clients)
+    return Report(
+        file=str(data),
+        name=declaration.name,
+        family=declaration.family,
+        registered=declaration.clients,
+        clients=len(gathered.clients),
+        rows_per_client=(sizes[0], float(median(sizes)), sizes[-1]),
+        clients_in_several_tasks=sum(count > 1 for count in spread.values()),
+        people=len({row.person for row in gathered.rows} - {""}),
+        tasks=tasks,
+        problems=tuple(told(data, problem) for problem in gathered.problems),
+        totals=dict(sorted(gathered.totals.items())),
+        findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
+        remarks=(*_remarks(tasks), *_alike(gathered.clients), *([weak] if weak else [])),
+    )
+
+
+def _task_counts(known: Known, number: int, gathered: Gathered) -> TaskCounts:
+    parts = [
+        [row for row in gathered.rows if row.task == number and row.test == test]
+        for test in (False, True)
+    ]
+    train, test = parts
+    return TaskCounts(
+        name=known.tasks[number].name,
+        train=len(train),
+        test=len(test),
+        clients=len({row.client for row in train}),
+        train_labels=_label_counts(known, number, train),
+        test_labels=_label_counts(known, number, test),
+    )
+
+
+def _label_counts(known: Known, task: int, rows: list[OwnRow]) -> dict[str, int]:
+    """How often each label of a task occurs: rows that have it, or entities in tagging."""
+    counts = Counter(value for row in rows for value in row.answer)
+    if known.declaration.family != "tagging":
+        return {known.labels[label].name: counts[label] for label in known.tasks[task].labels}
+    types = [label for label in known.tasks[task].labels if label]
+    return {known.labels[label].name: counts[2 * label - 1] for label in types}
+
+
+def _findings(
+    declaration: Declaration, gathered: Gathered, has_train: bool, skip_bad_rows: bool
+) -> tuple[str, ...]:
+    found = list(declaration.missing())
+    if len(gathered.clients) > declaration.clients:
+        found.append(
+            f"clients = {declaration.clients} is declared, but {len(gathered.clients)} have rows: "
+            f"correct it to the number that is registered"
+        )
+    if gathered.totals and not skip_bad_rows:
+        found.append("mend the bad rows, or leave them out with --skip-bad-rows")
+    if gathered.shared:
+        found.append("mend the rows about a person of two clients: they cannot be left out")
+    if not has_train:
+        found.append("there is no train row to learn from")
+    return tuple(found)
+
+
+def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
+    remarks = []
+    if not any(task.test for task in tasks):
+        remarks.append("no test row at all: a run can learn and predict, but measures nothing")
+    for task in tasks:
+        if not task.train:
+            remarks.append(f"task {task.name!r} has no train row: its release is noise alone")
+        if not task.test and any(other.test for other in tasks):
+            remarks.append(f"task {task.name!r} has no test row: its accuracy is not measured")
+        absent = [name for name, count in task.train_labels.items() if not count]
+        if task.train and absent:
+            remarks.append(f"task {task.name!r} has no train row of {', '.join(absent)}")
+    return tuple(remarks)
+
+
+def _alike(clients: tuple[str, ...]) -> Iterator[str]:
+    """Names that may be one client's, which would then be protected half as well."""
+    spelled: dict[str, str] = {}
+    for name in clients:
+        first = spelled.setdefault(" ".join(name.casefold().split()), name)
+        if first != name:
+            yield f"clients {first!r} and {name!r} count as two; if they are one, spell them alike"
+
+
+def _task_lines(task: TaskCounts) -> list[str]:
+    def shown(labels: Mapping[str, int]) -> str:
+        return ", ".join(f"{name} {count}" for name, count in labels.items())
+
+    return [
+        f"task {task.name}: {task.train} train rows of {task.clients} clients, {task.test} test",
+        f"  train: {shown(task.train_labels)}",
+        f"  test:  {shown(task.test_labels)}",
+    ]

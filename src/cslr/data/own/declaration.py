@@ -1,0 +1,269 @@
+"""What a data holder declares about its rows, in a TOML file beside them. All of it is public.
+
+Labels, tasks and the number of clients come from here and never from the rows: what would be read
+off private rows would be published without being paid for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from cslr.data.own.reader.file_format import stem_of
+from cslr.data.streams.marked import tagged_example
+from cslr.errors import ConfigError, DataError
+from cslr.protocol.targets import FamilyName
+
+__all__ = [
+    "Columns",
+    "Declaration",
+    "DeclaredLabel",
+    "DeclaredTask",
+    "TotalBudget",
+    "declaration_path",
+    "load_declaration",
+]
+
+_Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+_Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Columns(_Section):
+    """Which column says what."""
+
+    text: _Name = "text"
+    label: _Name = "label"
+    client: _Name = "client"
+    task: _Name | None = None
+    """May be left out where only one task is declared."""
+    split: _Name | None = None
+    """Holds train or test; None: all rows are train, or ``test_share`` decides."""
+    person: _Name | None = None
+    """Whose row it is, if a client holds rows of several people, or what belongs together."""
+
+    def roles(self) -> dict[str, str]:
+        """The columns that must be there, by what they say."""
+        return {role: name for role, name in self.model_dump().items() if name is not None}
+
+
+class DeclaredLabel(_Section):
+    """A class, an intent or a type of entity."""
+
+    name: _Name
+    description: str
+    examples: tuple[_Name, ...] = ()
+
+
+class DeclaredTask(_Section):
+    """A task, and the labels it is about; None: all of them."""
+
+    name: _Name
+    labels: tuple[_Name, ...] | None = Field(None, min_length=1)
+
+
+class TotalBudget(_Section):
+    """What all releases on these rows, in all runs, may cost a client together."""
+
+    epsilon: float = Field(gt=0, allow_inf_nan=False)
+    delta: float = Field(1e-5, gt=0, lt=1)
+    adversary: Literal["roster", "public"] = "roster"
+    """Against whom: someone who knows which clients took part, or someone who does not."""
+
+
+class Declaration(_Section):
+    """A data set as its holder declares it."""
+
+    confirmed: StrictBool = False
+    """A draft is nobody's word until somebody has read it."""
+    name: _Slug
+    family: FamilyName
+    scenario: Literal["class", "domain", "task"]
+    clients: int = Field(ge=1)
+    """N: registered clients, with rows or without."""
+    separator: str = Field("|", min_length=1)
+    """Between several labels, or the tags of a sentence, in one cell."""
+    delimiter: Literal[",", ";", "\t", "|"] = ","
+    """Between the cells of a CSV file."""
+    test_share: float | None = Field(None, gt=0, lt=1)
+    test_rows: Literal["clients", "public"] = "clients"
+    """Whose the rows of split test are: some client's, or nobody's, so that figures are public."""
+    public: Path | None = None
+    """A file of the holder's own public sentences."""
+    columns: Columns = Columns()
+    labels: tuple[DeclaredLabel, ...] = Field(min_length=1)
+    tasks: tuple[DeclaredTask, ...] = Field(min_length=1)
+    privacy: TotalBudget
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _unlike("[columns]", self.columns.roles().values())
+        _unlike("[[labels]]", [label.name for label in self.labels])
+        _unlike("[[tasks]]", [task.name for task in self.tasks])
+        self._check_tasks()
+        if self.columns.task is None and len(self.tasks) > 1:
+            raise ValueError("columns.task must name the column that tells the tasks apart")
+        if self.columns.split is not None and self.test_share is not None:
+            raise ValueError("columns.split and test_share both decide what is test; keep one")
+        if self.test_rows == "public" and self.columns.split is None:
+            raise ValueError(
+                "test_rows = 'public' is for rows that columns.split calls test; a share of the "
+                "clients' rows (test_share) is theirs"
+            )
+        if self.family == "tagging":
+            self._check_types()
+        elif self.family == "classification" and len(self.labels) < 2:
+            raise ValueError("[[labels]]: classification needs two labels or more")
+        if self.family == "intents":
+            for label in self.labels:
+                if self.separator in label.name:
+                    raise ValueError(
+                        f"label {label.name!r} contains the separator {self.separator!r}; set "
+                        f"another separator"
+                    )
+        return self
+
+    def _check_tasks(self) -> None:
+        declared = {label.name for label in self.labels}
+        for task in self.tasks:
+            _unlike(f"task {task.name!r}, labels", task.labels or ())
+            for name in task.labels or ():
+                if name not in declared:
+                    raise ValueError(f"task {task.name!r} names label {name!r}, not in [[labels]]")
+            alone = len(task.labels or self.labels) == 1 and self.family != "tagging"
+            if self.scenario == "task" and alone:
+                raise ValueError(
+                    f"scenario 'task' leaves nothing to decide in task {task.name!r} of one label"
+                )
+        used = {name for task in self.tasks for name in task.labels or declared}
+        for label in self.labels:
+            if label.name not in used:
+                raise ValueError(f"label {label.name!r} belongs to no task; add it to one")
+
+    def _check_types(self) -> None:
+        for label in self.labels:
+            if label.name == "O" or label.name.startswith(("B-", "I-")):
+                raise ValueError(
+                    f"label {label.name!r}: tagging declares types such as PER; O, B- and I- are "
+                    f"added by themselves"
+                )
+            if len(label.name.split()) > 1:
+                raise ValueError(f"label {label.name!r}: a type of entity is one word")
+        declared = {label.name for label in self.labels}
+        for label in self.labels:
+            for example in label.examples:
+                marked = _types(example) - {"O"}
+                if not marked <= declared or label.name not in marked:
+                    raise ValueError(
+                        f"label {label.name!r}, example {example!r}: mark every entity as "
+                        f"[words|TYPE] with declared types, {label.name} among them"
+                    )
+
+    def missing(self) -> tuple[str, ...]:
+        """What stands between this declaration and being used."""
+        empty = [label.name for label in self.labels if not label.description.strip()]
+        wanting = [f"describe label {name!r} in words" for name in empty]
+        if self.family == "tagging":
+            wanting += self._unmarked()
+        if not self.confirmed:
+            wanting.append("read it and set confirmed = true")
+        return tuple(wanting)
+
+    def _unmarked(self) -> list[str]:
+        """A word is understood from marked sentences alone, so every type needs some."""
+        marked = {name for label in self.labels for text in label.examples for name in _types(text)}
+        wanting = [
+            f"give label {label.name!r} examples in which it is marked [words|{label.name}]"
+            for label in self.labels
+            if label.name not in marked
+        ]
+        return (
+            wanting if wanting or "O" in marked else ["give examples with words outside brackets"]
+        )
+
+    def require_confirmed(self) -> None:
+        """Refuse a draft: a declaration is used only when its holder stands by it."""
+        if missing := self.missing():
+            raise ConfigError(f"the declaration of {self.name!r} is a draft: {'; '.join(missing)}")
+
+
+def declaration_path(data: Path, explicit: Path | None = None) -> Path:
+    """``explicit``, or the TOML beside the data: reviews.csv.gz -> reviews.cslr.toml."""
+    return explicit or data.with_name(f"{stem_of(data)}.cslr.toml")
+
+
+def load_declaration(path: Path) -> Declaration:
+    """The declaration in ``path``; a path within it is taken from the file's own folder."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no declaration {path}; `cslr data init FILE` drafts one, --declaration names another"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    try:
+        declaration = Declaration.model_validate(values)
+    except ValidationError as error:
+        mistakes = "; ".join(_explain(each) for each in error.errors())
+        raise ConfigError(f"{path}: {mistakes}") from None
+    if declaration.public is None:
+        return declaration
+    return declaration.model_copy(update={"public": path.parent / declaration.public})
+
+
+def _types(example: str) -> set[str]:
+    """What is marked in an example of tagging: types of entity, and O for other words."""
+    try:
+        _, tags = tagged_example(example)
+    except DataError as error:
+        raise ValueError(str(error)) from None
+    return {tag.partition("-")[2] or "O" for tag in tags}
+
+
+def _unlike(where: str, names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{where}: {', '.join(map(repr, twice))} stands there twice")
+
+
+def _explain(error: Any) -> str:
+    """One line per mistake: the setting, what is wrong, and the known names if it is unknown."""
+    location = error["loc"]
+    name = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in location)
+    if error["type"] != "extra_forbidden":
+        what = error["msg"].removeprefix("Value error, ")
+        return f"{name}: {what}" if name else what
+    known = sorted(_section(location[:-1]).model_fields)
+    close = difflib.get_close_matches(location[-1], known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{name} is not a setting; {hint}known here: {', '.join(known)}"
+
+
+def _section(location: tuple[Any, ...]) -> type[BaseModel]:
+    """The model at a place of the file; numbers in it count the entries of a list."""
+    section: type[BaseModel] = Declaration
+    for part in location:
+        if isinstance(part, str):
+            annotation = section.model_fields[part].annotation
+            section = (get_args(annotation) or (annotation,))[0]
+    return section

@@ -1,0 +1,276 @@
+"""A first draft of a declaration, for ``cslr data init``: everything guessed, nothing confirmed.
+
+What a draft lists was seen in private rows. A label's name is published when the declaration is,
+so the holder must read the list and stand by it before anything is learnt. Columns are guessed by
+their names, the rest by their cells; a guess is never used, only written down to be confirmed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from cslr.data.own.formats.csv import csv_delimiter
+from cslr.data.own.parse.cells import name_in, names_in
+from cslr.data.own.parse.problems import Unfit
+from cslr.data.own.reader.file_format import format_of, stem_of
+from cslr.data.own.reader.raw import Raw
+from cslr.data.own.reader.rows import raw_rows
+from cslr.errors import DataError
+from cslr.protocol.targets import FamilyName
+
+__all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "look"]
+
+_COLUMNS = {
+    "text": "what is to be understood",
+    "label": "what is to be said about it",
+    "client": "who holds the row; a client is what privacy protects",
+    "task": "which task the row belongs to",
+    "split": "train or test",
+    "person": "whose row it is, if a client holds rows of several people",
+}
+_NEEDED = ("text", "label", "client")
+
+SEPARATOR: Final = "|"
+MOST_NAMES: Final = 200
+"""Labels or tasks that are listed; with so many the column is hardly the right one."""
+_FIRST: Final = 1_000
+"""Rows whose columns and labels are looked at for guessing."""
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "text": (
+        *("text", "sentence", "review", "message", "utterance", "body", "content", "comment"),
+        *("note", "document", "tokens", "words"),
+    ),
+    "label": (
+        *("label", "labels", "intent", "intents", "class", "sentiment", "target", "category"),
+        *("tags", "tag", "answer"),
+    ),
+    "client": (
+        *("client", "hospital", "clinic", "site", "bank", "shop", "branch", "owner", "device"),
+        *("user", "institution"),
+    ),
+    "task": ("task", "domain", "period", "topic", "service"),
+    "split": ("split", "fold", "set", "part", "partition"),
+    "person": ("person", "patient", "customer", "author", "speaker", "dialogue", "user"),
+}
+_TAG: Final = re.compile(r"O|[BI]-\S+")
+
+
+def draft(path: Path) -> str:
+    """The text of a TOML file for the rows in ``path``; it is refused until it is filled in."""
+    seen = look(path)
+    parts = [
+        [*_top(path, seen), ""],
+        [*_columns(seen), ""],
+        [
+            "# What all releases on these rows may cost a client together, over all runs.",
+            "[privacy]",
+            "epsilon = 8.0  # confirm",
+            "delta = 1e-5  # confirm",
+            "",
+        ],
+        [*_label_tables(seen)],
+        [*_tasks(seen)],
+    ]
+    return "\n".join(line for part in parts for line in part)
+
+
+def _top(path: Path, seen: Seen) -> Iterator[str]:
+    yield f"# A draft for {_string(path.name)}. Everything in it is a guess, and all of it becomes"
+    yield "# public when it is used: names of labels and tasks below were seen in private rows."
+    yield "# Read every line, describe every label, then set confirmed = true."
+    yield "confirmed = false"
+    yield ""
+    yield f"name = {_string(_slug(stem_of(path)))}"
+    yield f"family = {_string(seen.family)}  # confirm: classification, intents or tagging"
+    yield f'scenario = "{_scenario(seen)}"  # confirm: class, domain or task'
+    yield "# N is public: put the number of clients that are registered, with rows or without."
+    yield f"clients = {max(len(seen.clients), 1)}  # confirm: this is how many have rows"
+    if seen.delimiter != ",":
+        yield f"delimiter = {_string(seen.delimiter)}  # confirm: what parts the cells"
+    if seen.family != "classification":
+        yield f"separator = {_string(SEPARATOR)}  # confirm: between several labels in a cell"
+    if not _has_split(seen):
+        yield "# test_share = 0.2  # without a split column: this share of each client is test"
+    yield '# public = "sentences.txt"  # your own public sentences, one a line'
+
+
+def _columns(seen: Seen) -> Iterator[str]:
+    there = ", ".join(_string(name) for name in seen.columns[:50])
+    yield f"# Columns in the file: {there or 'none'}"
+    yield "[columns]"
+    for role, meaning in _COLUMNS.items():
+        column = _string(seen.roles.get(role, ""))
+        if role == "split" and role in seen.roles and not _has_split(seen):
+            yield f"# split = {column}  # holds other names than train and test"
+        elif role in seen.roles:
+            yield f"{role} = {column}  # confirm: {meaning}"
+        elif role in _NEEDED:
+            yield f"{role} = {column}  # not found: name the column that says {meaning}"
+        else:
+            yield f"# {role} = {column}  # not found: {meaning}"
+
+
+def _label_tables(seen: Seen) -> Iterator[str]:
+    if MOST_NAMES in (len(seen.labels), len(seen.tasks)):
+        yield f"# {MOST_NAMES} names are listed and no more: are these the right columns?"
+    yield "# Seen in the rows. Remove what should not be a label, and add what may come later."
+    if not seen.labels:
+        yield "# No label was found: declare each as [[labels]] with name and description."
+    for name in sorted(seen.labels):
+        yield "[[labels]]"
+        yield f"name = {_string(name)}  # confirm"
+        yield 'description = ""  # fill in: a sentence that says what is meant'
+        if seen.family == "tagging":
+            yield '# Invent sentences like "Yesterday [words here|TYPE] waited .", all marked.'
+            yield "examples = []  # fill in"
+        yield ""
+
+
+def _tasks(seen: Seen) -> Iterator[str]:
+    yield "# In the order in which they arrive: confirm it. Without labels a task is about all."
+    for name, labels in (seen.tasks or {"all": {}}).items():
+        yield "[[tasks]]"
+        yield f"name = {_string(name)}  # confirm"
+        if labels and len(labels) < len(seen.labels):
+            yield f"labels = [{', '.join(_string(label) for label in sorted(labels))}]  # confirm"
+        yield ""
+
+
+def _has_split(seen: Seen) -> bool:
+    return "split" in seen.roles and seen.splits <= {"train", "test"}
+
+
+def _scenario(seen: Seen) -> str:
+    """domain if every task was seen with every label, else class."""
+    whole = all(len(labels) == len(seen.labels) for labels in seen.tasks.values())
+    return "domain" if seen.labels and seen.tasks and whole else "class"
+
+
+def _slug(stem: str) -> str:
+    """A name that can be part of a path."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64] or "own"
+
+
+def _string(text: str) -> str:
+    """As TOML has it: escaped as in JSON, and DEL too. Half a character becomes a question mark."""
+    whole = text.encode("utf-8", errors="replace").decode()
+    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@dataclass
+class Seen:
+    """Everything a draft is made of; filled while the file is read."""
+
+    columns: tuple[str, ...]
+    roles: Mapping[str, str]
+    """The column guessed for each role."""
+    family: FamilyName
+    delimiter: str
+    labels: dict[str, None] = field(default_factory=dict)
+    tasks: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The labels seen in each task, both in the order they came."""
+    clients: set[str] = field(default_factory=set)
+    splits: set[str] = field(default_factory=set)
+
+
+def look(path: Path) -> Seen:
+    """Read the file twice: its first rows for what they are like, all of them for their names."""
+    kind = format_of(path)
+    delimiter = csv_delimiter(path) if kind == "csv" else ","
+    first = list(islice(_good(path, delimiter), _FIRST))
+    if not first:
+        raise DataError(f"{path} holds no row that can be read; there is nothing to draft from")
+    columns = tuple(dict.fromkeys(name for row in first for name in row.cells))
+    roles = {"text": "text", "label": "label"} if kind == "conll" else {}
+    roles |= _roles([name for name in columns if name not in roles], set(_NAMES) - set(roles))
+    family = "tagging" if kind == "conll" else _family(first, roles)
+    seen = Seen(columns, roles, family, delimiter)
+    for row in _good(path, delimiter):
+        _note(row, seen)
+    return seen
+
+
+def _good(path: Path, delimiter: str) -> Iterator[Raw]:
+    return (row for row in raw_rows(path, {}, delimiter) if isinstance(row, Raw))
+
+
+def _roles(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
+    """A column for each role: one of exactly such a name, else one with it among its words."""
+    found: dict[str, str] = {}
+    for exact in (True, False):
+        for role in (role for role in _NAMES if role in wanted and role not in found):
+            free = [name for name in columns if name not in found.values()]
+            words = {name: [name.lower()] if exact else _words(name) for name in free}
+            matches = (name for known in _NAMES[role] for name in free if known in words[name])
+            if match := next(matches, None):
+                found[role] = match
+    return {role: found[role] for role in _NAMES if role in found}
+
+
+def _words(name: str) -> list[str]:
+    """userId, user_id and USER-ID are user and id."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.split(r"[\W_]+", parted.lower())
+
+
+def _family(rows: Sequence[Raw], roles: Mapping[str, str]) -> FamilyName:
+    """Tagging if labels are one tag a word, intents if some row has several, else one label."""
+    if "label" not in roles:
+        return "classification"
+    labels = [_several(row, roles["label"]) for row in rows]
+    if any(len(each) > 1 for each in labels):
+        tags = (name for each in labels for name in each)
+        return "tagging" if all(_TAG.fullmatch(name) for name in tags) else "intents"
+    lists = (isinstance(row.cells.get(roles["label"]), list) for row in rows)
+    return "intents" if any(lists) else "classification"
+
+
+def _several(row: Raw, column: str) -> tuple[str, ...]:
+    try:
+        return names_in(row, column, SEPARATOR)
+    except Unfit:
+        return ()
+
+
+def _single(row: Raw, seen: Seen, role: str) -> str:
+    """The name in the column of a role; empty where there is none."""
+    try:
+        return name_in(row, seen.roles[role]) if role in seen.roles else ""
+    except Unfit:
+        return ""
+
+
+def _note(row: Raw, seen: Seen) -> None:
+    """Add the names of one row."""
+    client, split = _single(row, seen, "client"), _single(row, seen, "split")
+    seen.clients |= {client} - {""}
+    if len(seen.splits) < MOST_NAMES:
+        seen.splits |= {split.lower()} - {""}
+    task, labels = _single(row, seen, "task"), _labels_in(row, seen)
+    for name in labels:
+        if len(seen.labels) < MOST_NAMES:
+            seen.labels[name] = None
+    if task and len(seen.tasks) < MOST_NAMES:
+        seen.tasks.setdefault(task, {})
+    if task in seen.tasks:
+        seen.tasks[task] |= dict.fromkeys(name for name in labels if name in seen.labels)
+
+
+def _labels_in(row: Raw, seen: Seen) -> list[str]:
+    """The labels of a row as the family has them; of tags the types of entity."""
+    if "label" not in seen.roles:
+        return []
+    if seen.family == "classification":
+        name = _single(row, seen, "label")
+        return [name] if name else []
+    names = _several(row, seen.roles["label"])
+    if seen.family == "intents":
+        return list(names)
+    return list(dict.fromkeys(name.partition("-")[2] for name in names if "-" in name))

@@ -1,0 +1,1 @@
+"""CSV, JSON lines, CoNLL and Parquet, one file each."""

@@ -1,0 +1,72 @@
+"""Rows of a CoNLL file: sentences, with ``# key = value`` lines before them as further columns.
+
+Such a line holds until the key is given again, so a file may be written client by client:
+
+    # client = north
+    # task = spring
+    Marie   B-PER
+    waits   O
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cslr.data.own.parse.problems import Problem
+from cslr.data.own.reader.lines import Line, lines_of
+from cslr.data.own.reader.raw import Raw
+from cslr.data.streams.conll import Problem as Wrong
+from cslr.data.streams.conll import conll_sentences
+
+__all__ = ["LABEL", "TEXT", "conll_rows"]
+
+TEXT, LABEL = "text", "label"
+"""What the words and the tags are called as columns."""
+_SHOWN = 200
+_COMMENT = re.compile(r"#\s*(?P<key>[^\s=][^=]*?)\s*=\s*(?P<value>.*?)\s*")
+
+
+def conll_rows(path: Path) -> Iterator[Raw | Problem]:
+    """Each sentence with its words, its tags and what the comments before it say."""
+    said: dict[str, object] = {}
+    for block in _blocks(path):
+        while block and (comment := _COMMENT.fullmatch(block[0].text)) and not block[0].problem:
+            said[comment["key"]] = comment["value"]
+            block = block[1:]
+        if block:
+            yield from _sentences(block, dict(said))
+
+
+def _blocks(path: Path) -> Iterator[list[Line]]:
+    """Lines between blank ones."""
+    block: list[Line] = []
+    for line in lines_of(path):
+        if line.text.strip() or line.problem:
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _sentences(block: list[Line], said: dict[str, object]) -> Iterator[Raw | Problem]:
+    """The sentence of a block; two where a document begins within it."""
+    refused = next((line.problem for line in block if line.problem), None)
+    if refused:
+        yield refused
+        return
+    for found in conll_sentences((line.number, line.text) for line in block):
+        if isinstance(found, Wrong):
+            yield _problem(found, block[-1])
+        else:
+            yield Raw(found.line, {**said, TEXT: list(found.words), LABEL: list(found.tags)})
+
+
+def _problem(found: Wrong, last: Line) -> Problem:
+    what = found.message[:_SHOWN]
+    if found.line == last.number and not last.ended:
+        return Problem(found.line, "cut short", f"the file ends within this line: {what}")
+    return Problem(found.line, "not BIO" if what.startswith("tag ") else "not a row", what)

@@ -1,0 +1,90 @@
+"""Rows of a CSV file with a header; the first line says which column is which.
+
+A cell in quotes may go over several lines. Where a line is refused, the reader is fed what is left
+of its quotes, so that one bad line never shifts the rows after it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cslr.data.own.parse.problems import Problem, quoted, told
+from cslr.data.own.reader.lines import LONGEST, Line, lines_of
+from cslr.data.own.reader.raw import Raw, check_columns
+from cslr.errors import DataError
+
+__all__ = ["csv_delimiter", "csv_rows"]
+
+_DELIMITERS = (",", ";", "\t")
+
+
+def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[Raw | Problem]:
+    """Each record under the header's names; ``roles`` are the columns it must have."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    refused: list[Problem] = []
+    last = [Line(0, "")]
+    reader = csv.reader(_fed(path, refused, last), delimiter=delimiter, strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+    except csv.Error as error:
+        raise DataError(told(path, Problem(1, "not a row", f"no header ({error})"))) from None
+    if refused:
+        raise DataError(told(path, refused[0]))
+    check_columns(path, header, roles)
+    while True:
+        start = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            row: Raw | Problem = _malformed(error, start, last[0])
+        else:
+            if not cells and not refused:
+                continue  # an empty line
+            row = _row(cells, header, start, last[0])
+        yield refused[0] if refused else row
+        refused.clear()
+
+
+def csv_delimiter(path: Path) -> str:
+    """Which of comma, semicolon and tab the header has most of."""
+    header = next(lines_of(path), Line(1, "")).text
+    counts = Counter(header)
+    return max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
+
+
+def _fed(path: Path, refused: list[Problem], last: list[Line]) -> Iterator[str]:
+    """Lines for the csv module; what it cannot know of them is left in the two lists."""
+    for line in lines_of(path):
+        last[0] = line
+        if line.problem:
+            refused.append(line.problem)
+        yield line.text + "\n"
+
+
+def _malformed(error: csv.Error, start: int, last: Line) -> Problem:
+    if "unexpected end" in str(error):
+        return Problem(start, "cut short", "the file ends within a quoted cell that begins here")
+    if "field larger" in str(error):
+        return Problem(
+            start,
+            "line too long",
+            f"a cell that begins here has more than {LONGEST:,} characters, up to line "
+            f"{last.number}; is a quote missing?",
+        )
+    if "new-line character" in str(error):
+        return Problem(start, "not a row", "a carriage return within a line; end lines with LF")
+    return Problem(start, "not a row", f"not CSV up to line {last.number} ({error})")
+
+
+def _row(cells: list[str], header: list[str], start: int, last: Line) -> Raw | Problem:
+    if len(cells) == len(header):
+        return Raw(start, dict(zip(header, cells, strict=True)))
+    what = f"{len(cells)} cells where the header {quoted(header)} has {len(header)}"
+    if len(cells) < len(header) and not last.ended:
+        return Problem(start, "cut short", f"the file ends within this row: {what}")
+    return Problem(start, "not a row", what)

@@ -1,0 +1,140 @@
+"""From the names in a label cell to the numbers a stream answers with, family by family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cslr.data.own.declaration import Declaration
+from cslr.data.own.parse.cells import name_in, names_in, text_in, words_in
+from cslr.data.own.parse.problems import Unfit, quoted
+from cslr.data.own.reader.raw import Raw
+from cslr.data.stream import Label, Task
+from cslr.data.streams.conll import tag_numbers
+
+__all__ = ["Known", "said"]
+
+_OUTSIDE: Final = Label("O", "A word that is no part of a name.")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A declaration, made ready for looking rows up in it."""
+
+    declaration: Declaration
+    labels: tuple[Label, ...]
+    """As the stream has them: tagging's begin with O."""
+    tasks: tuple[Task, ...]
+    label_numbers: Mapping[str, int]
+    task_numbers: Mapping[str, int]
+
+    @classmethod
+    def of(cls, declaration: Declaration) -> Known:
+        """The labels and tasks of a declaration, numbered in its order."""
+        first = (_OUTSIDE,) if declaration.family == "tagging" else ()
+        labels = first + tuple(
+            Label(label.name, label.description, label.examples) for label in declaration.labels
+        )
+        numbers = {label.name: number for number, label in enumerate(labels)}
+        always = tuple(range(len(first)))
+        tasks = tuple(
+            Task(
+                task.name,
+                always + tuple(numbers[name] for name in task.labels)
+                if task.labels
+                else tuple(range(len(labels))),
+            )
+            for task in declaration.tasks
+        )
+        places = {task.name: number for number, task in enumerate(tasks)}
+        return cls(declaration, labels, tasks, numbers, places)
+
+
+def said(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
+    """The text of a row and the answer to it, both as a stream has them."""
+    if known.declaration.family == "tagging":
+        return _tagged(row, known, task)
+    text = text_in(row, known.declaration.columns.text)
+    if known.declaration.family == "intents":
+        return text, _intents(row, known, task)
+    return text, _classified(row, known, task)
+
+
+def _classified(row: Raw, known: Known, task: Task) -> tuple[int, ...]:
+    column = known.declaration.columns.label
+    cell = row.cells.get(column)
+    if isinstance(cell, list):
+        names = names_in(row, column, known.declaration.separator)
+    else:
+        name = name_in(row, column)
+        names = (name,) if name else ()
+    if len(names) > 1:
+        raise Unfit("several labels", f"{len(names)} labels; classification has one a row")
+    return (_main(names, known, task),)
+
+
+def _intents(row: Raw, known: Known, task: Task) -> tuple[int, ...]:
+    """The first is the main one and must be of the task; others may be of any task."""
+    column = known.declaration.columns.label
+    names = tuple(dict.fromkeys(names_in(row, column, known.declaration.separator)))
+    main = _main(names, known, task)
+    return (main, *[_number(name, known) for name in names[1:]])
+
+
+def _main(names: tuple[str, ...], known: Known, task: Task) -> int:
+    if not names:
+        raise Unfit("no label", "the row has no label; give it one or remove it")
+    number = _number(names[0], known)
+    if number not in task.labels:
+        raise Unfit(
+            "label not of the task",
+            f"label {quoted(names[0])} does not belong to task {quoted(task.name)}; declare it "
+            f"there or move the row",
+        )
+    return number
+
+
+def _number(name: str, known: Known) -> int:
+    number = known.label_numbers.get(name)
+    if number is None:
+        several = known.declaration.separator in name
+        hint = "; for several labels a row declare family intents" if several else ""
+        raise Unfit("undeclared label", f"label {quoted(name)} is not declared{hint}")
+    return number
+
+
+def _tagged(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
+    columns = known.declaration.columns
+    words = words_in(row, columns.text)
+    tags = names_in(row, columns.label, known.declaration.separator)
+    if len(tags) != len(words):
+        raise Unfit("words and tags", f"{len(tags)} tags for {len(words)} words")
+    _check_bio(tags)
+    types = [label.name for label in known.labels]
+    for place, tag in enumerate(tags, start=1):
+        if tag != "O" and tag.partition("-")[2] not in types[1:]:
+            what = f"tag {quoted(tag)} of word {place} is of no declared type"
+            raise Unfit("undeclared label", what)
+    numbers = tag_numbers(tags, types)
+    for tag, number in zip(tags, numbers, strict=True):
+        if (number + 1) // 2 not in task.labels:
+            raise Unfit(
+                "label not of the task",
+                f"tag {quoted(tag)} does not belong to task {quoted(task.name)}; declare it there "
+                f"or make it O",
+            )
+    return " ".join(words), numbers
+
+
+def _check_bio(tags: tuple[str, ...]) -> None:
+    """I- goes on with what B- or I- of the same type began."""
+    before = "O"
+    for place, tag in enumerate(tags, start=1):
+        kind, _, name = tag.partition("-")
+        if tag != "O" and (kind not in ("B", "I") or not name):
+            raise Unfit("not BIO", f"tag {quoted(tag)} of word {place} is not O, B-TYPE or I-TYPE")
+        if kind == "I" and before not in (f"B-{name}", f"I-{name}"):
+            what = f"tag {quoted(tag)} of word {place} goes on with nothing; begin with B-{name}"
+            raise Unfit("not BIO", what)
+        before = tag

@@ -1,0 +1,69 @@
+"""What can be wrong with a row, by kind, with the line it stands on.
+
+A problem quotes names (a label, a client) because they must be mended, never a row's text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cslr.data.own.reader.file_format import place
+
+__all__ = ["Kind", "Problem", "Unfit", "quoted", "told"]
+
+Kind = Literal[
+    "cut short",
+    "damaged file",
+    "not UTF-8",
+    "NUL byte",
+    "line too long",
+    "not a row",
+    "missing column",
+    "wrong type",
+    "empty text",
+    "empty client",
+    "empty person",
+    "unknown split",
+    "undeclared task",
+    "no label",
+    "several labels",
+    "undeclared label",
+    "label not of the task",
+    "not BIO",
+    "words and tags",
+    "person in two clients",
+    "person in train and test",
+]
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One row that is not as declared, or the place where a file is damaged."""
+
+    line: int
+    kind: Kind
+    what: str
+
+
+class Unfit(Exception):
+    """Raised within the reading of one row and turned into its ``Problem`` there."""
+
+    def __init__(self, kind: Kind, what: str) -> None:
+        super().__init__(what)
+        self.kind: Kind = kind
+        self.what = what
+
+
+def told(path: Path, problem: Problem) -> str:
+    """In one line, with the file and the line."""
+    return f"{place(path, problem.line)}: {problem.what}"
+
+
+def quoted(value: object) -> str:
+    """A name from a file as it may be printed: escaped, and not longer than a line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

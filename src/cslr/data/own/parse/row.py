@@ -1,0 +1,86 @@
+"""From a row of a file to a row of the declared data set, or to what is wrong with it."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from cslr.data.own.parse.answers import Known, said
+from cslr.data.own.parse.cells import has, name_in
+from cslr.data.own.parse.problems import Problem, Unfit, quoted
+from cslr.data.own.reader.raw import Raw
+
+__all__ = ["OwnRow", "understand"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRow:
+    """One text of one client. Private unless it is test."""
+
+    line: int
+    text: str
+    answer: tuple[int, ...]
+    task: int
+    client: str
+    """Empty only in a test row that belongs to nobody."""
+    person: str
+    """Empty where no column names people."""
+    test: bool
+
+
+def understand(row: Raw, known: Known) -> OwnRow | Problem:
+    """The row, or the first problem with it."""
+    try:
+        return _row(row, known)
+    except Unfit as unfit:
+        return Problem(row.line, unfit.kind, unfit.what)
+
+
+def _row(row: Raw, known: Known) -> OwnRow:
+    test = _is_test(row, known)
+    task = _task(row, known)
+    text, answer = said(row, known, known.tasks[task])
+    client, person = _client(row, known, test), _person(row, known)
+    return OwnRow(row.line, text, answer, task, client, person, test)
+
+
+def _is_test(row: Raw, known: Known) -> bool:
+    column = known.declaration.columns.split
+    if column is None:
+        return False
+    name = name_in(row, column).lower()
+    if name not in ("train", "test"):
+        raise Unfit("unknown split", f"split {quoted(name)}; a row is train or test")
+    return name == "test"
+
+
+def _task(row: Raw, known: Known) -> int:
+    column = known.declaration.columns.task
+    if column is None:
+        return 0
+    name = name_in(row, column)
+    number = known.task_numbers.get(name)
+    if number is None:
+        raise Unfit("undeclared task", f"task {quoted(name)} is not declared")
+    return number
+
+
+def _client(row: Raw, known: Known, test: bool) -> str:
+    """Who holds the row. Test rows may be nobody's: they are for evaluation only."""
+    column = known.declaration.columns.client
+    if test and not has(row, column):
+        return ""
+    name = unicodedata.normalize("NFC", name_in(row, column))
+    if not name and not test:
+        raise Unfit("empty client", f"column {quoted(column)} is empty; say who holds the row")
+    return name
+
+
+def _person(row: Raw, known: Known) -> str:
+    column = known.declaration.columns.person
+    if column is None:
+        return ""
+    name = unicodedata.normalize("NFC", name_in(row, column))
+    if not name:
+        raise Unfit("empty person", f"column {quoted(column)} is empty; say whose row it is")
+    return name

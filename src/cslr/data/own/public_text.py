@@ -1,0 +1,116 @@
+"""One's own public sentences: a file of lines, for ``--anchors`` or ``public`` in a declaration.
+
+They must be public in earnest: everyone who takes part sees them, and they cost no ε only because
+they are nobody's rows. ``overlapping`` asks whether some of them stand in clients' texts all the
+same. A sentence counts if it is a whole text, or if it has at least ``SHORTEST`` characters and
+stands anywhere within one; case, white space, Unicode forms and punctuation at the ends do not
+matter.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from cslr.data.own.parse.problems import told
+from cslr.data.own.reader.lines import lines_of
+from cslr.errors import DataError
+from cslr.protocol.public_space import known_directions
+from cslr.text.spacing import spaced
+
+__all__ = ["FEWEST", "SHORTEST", "few_public", "overlapping", "public_vectors", "read_public"]
+
+FEWEST: Final = 100
+"""Distinct sentences without which there are no anchors to draw."""
+ENOUGH: Final = 5
+"""Sentences, or in tagging words, for each released direction, with which its public variance is
+known well."""
+
+SHORTEST: Final = 20
+"""Characters from which on a sentence is looked for within texts."""
+_STEP: Final = 5
+_WINDOW: Final = SHORTEST - _STEP + 1
+_ENDS: Final = re.compile(r"^\W+|\W+$")
+
+
+def read_public(path: Path) -> tuple[str, ...]:
+    """The distinct lines of a text file, gzipped if it ends in .gz, in their order."""
+    sentences: dict[str, None] = {}
+    for line in lines_of(path):
+        if line.problem:
+            raise DataError(told(path, line.problem))
+        text = line.text.strip()
+        if text:
+            sentences[text] = None
+    if len(sentences) < FEWEST:
+        raise DataError(
+            f"{path} holds {len(sentences)} distinct sentences; a public corpus needs {FEWEST} at "
+            f"least, one a line, and is better with thousands"
+        )
+    return tuple(sentences)
+
+
+def public_vectors(sentences: tuple[str, ...], family: str) -> int:
+    """How many vectors a space is made from: one for each sentence, in tagging for each word."""
+    if family != "tagging":
+        return len(sentences)
+    return sum(len(spaced(sentence).split(" ")) for sentence in sentences)
+
+
+def few_public(source: Path, count: int, directions: int, family: str) -> str | None:
+    """A warning where ``count`` public vectors are few for so many directions. Nothing private."""
+    enough = ENOUGH * directions
+    if count >= enough:
+        return None
+    what = "words" if family == "tagging" else "distinct sentences"
+    known = min(directions, known_directions(count))
+    lost = "" if known == directions else ", and what clients say in the others is not heard"
+    return (
+        f"warning: {source} holds {count} {what}. They allow {known} of {directions} directions to "
+        f"be released{lost}; {count / known:.1f} {what} a direction are few. Give {enough} or more"
+    )
+
+
+def overlapping(public: Sequence[str], texts: Sequence[str]) -> list[int]:
+    """The places in ``public``, in order, of sentences that occur in ``texts``.
+
+    Exact, in time linear in the texts: wherever a sentence stands in a text, one of its first
+    ``_STEP`` windows begins at a multiple of ``_STEP``. So every ``_STEP``-th window of a text is
+    looked up among those of the sentences, and what may begin around it is looked up as a whole.
+    """
+    sentences: dict[str, list[int]] = defaultdict(list)
+    for place, sentence in enumerate(public):
+        if plain := _plain(sentence):
+            sentences[plain].append(place)
+    windows = _windows(sentences)
+    found: set[str] = set()
+    for text in texts:
+        plain = _plain(text)
+        if plain in sentences:
+            found.add(plain)
+        for start in range(0, len(plain) - _WINDOW + 1, _STEP):
+            for offset, length in windows.get(plain[start : start + _WINDOW], ()):
+                first = start - offset
+                if first >= 0 and (piece := plain[first : first + length]) in sentences:
+                    found.add(piece)
+    return sorted(place for sentence in found for place in sentences[sentence])
+
+
+def _windows(sentences: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
+    """For each window: at which offset it stands in sentences of which length."""
+    windows: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for sentence in sentences:
+        if len(sentence) >= SHORTEST:
+            for offset in range(_STEP):
+                windows[sentence[offset : offset + _WINDOW]].add((offset, len(sentence)))
+    return dict(windows)
+
+
+def _plain(text: str) -> str:
+    """As two texts are compared."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return _ENDS.sub("", " ".join(folded.split()))

@@ -1,0 +1,1 @@
+"""The rows of a file, one at a time, as they stand in it."""

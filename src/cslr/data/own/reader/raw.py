@@ -1,0 +1,38 @@
+"""A row as a file has it: the line it stands on and its cells by column name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cslr.data.own.parse.problems import quoted
+from cslr.data.own.reader.file_format import place
+from cslr.errors import DataError
+
+__all__ = ["Raw", "check_columns"]
+
+
+class Raw(NamedTuple):
+    """Not yet looked at: a cell may be anything the format can hold."""
+
+    line: int
+    cells: Mapping[str, object]
+
+
+def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) -> None:
+    """A header no row can be read under is refused at once, whatever is done with bad rows."""
+    where = place(path, 1)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{where}: two columns are called {quoted(twice[0])}; give every column its own name"
+        )
+    for role, name in roles.items():
+        if name not in names:
+            there = ", ".join(map(quoted, names[:30])) or "none"
+            raise DataError(
+                f"{where}: no column {quoted(name)}, declared as {role}; columns here: {there}. "
+                f"Correct the columns of the declaration, or its delimiter"
+            )

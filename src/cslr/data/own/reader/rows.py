@@ -1,0 +1,33 @@
+"""The rows of a file of any known format, one at a time and not yet looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cslr.data.own.formats.conll import conll_rows
+from cslr.data.own.formats.csv import csv_rows
+from cslr.data.own.formats.jsonl import jsonl_rows
+from cslr.data.own.formats.parquet import parquet_rows
+from cslr.data.own.parse.problems import Problem
+from cslr.data.own.reader.file_format import format_of
+from cslr.data.own.reader.raw import Raw
+
+__all__ = ["raw_rows"]
+
+
+def raw_rows(path: Path, roles: Mapping[str, str], delimiter: str = ",") -> Iterator[Raw | Problem]:
+    """(line number, cells by column) of each row, or what is wrong with the row.
+
+    roles: the columns that are needed, by what they are declared as; a file whose header lacks one
+    is refused at once. No more than a row, or a batch of Parquet, is in memory.
+    """
+    match format_of(path):
+        case "csv":
+            return csv_rows(path, roles, delimiter)
+        case "jsonl":
+            return jsonl_rows(path)
+        case "parquet":
+            return parquet_rows(path, roles)
+        case "conll":
+            return conll_rows(path)

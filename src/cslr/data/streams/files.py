@@ -1,0 +1,184 @@
+"""Reading a data directory: what streams that are not embedded have in common.
+
+Which rows a run sees is decided by the hash of their texts, dialogues or documents under a prefix
+of the stream, so it depends on neither seeds nor results: ``subset`` is what is reported,
+``held-out`` is made of train rows outside it for choosing settings and never opens the test file,
+``all`` is everything.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from cslr.data.stream import Label, Rows, labels_from_toml
+from cslr.errors import ConfigError, DataError
+
+__all__ = [
+    "Row",
+    "Sizes",
+    "as_rows",
+    "data_directory",
+    "declared_labels",
+    "gzip_lines",
+    "hash_of",
+    "in_hash_order",
+    "leaving_some",
+    "parts",
+    "public_sentences",
+    "text_lines",
+    "unknown_rows",
+]
+
+_PUBLIC = "anchors/wikipedia_sentences.txt.gz"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text with its label, its task, and where it has them other labels and a person.
+
+    For tagging ``label`` is the first word's tag and ``others`` are those of the other words.
+    """
+
+    text: str
+    label: int
+    task: int
+    others: tuple[int, ...] = ()
+    person: str = ""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows (or dialogues) of a kind are taken, and how many public sentences."""
+
+    train: int
+    test: int
+    held_out_train: int
+    held_out_test: int
+    public: int = 10_000
+
+
+Read = Callable[[Path], list[Row]]
+Choose = Callable[[list[Row], int, int, Path], list[Row]]
+"""Of each kind of row those that stand at start..stop in hash order."""
+
+
+def parts(
+    folder: Path, rows: str, sizes: Sizes, read: Read, choose: Choose
+) -> tuple[list[Row], list[Row]]:
+    """The train and the test rows that ``rows`` stands for."""
+    train, test = folder / "train.jsonl.gz", folder / "test.jsonl.gz"
+    if rows == "all":
+        return read(train), read(test)
+    if rows == "subset":
+        return (
+            choose(read(train), 0, sizes.train, train),
+            choose(read(test), 0, sizes.test, test),
+        )
+    if rows == "held-out":
+        unused, middle = read(train), sizes.train + sizes.held_out_train
+        return (
+            choose(unused, sizes.train, middle, train),
+            choose(unused, middle, middle + sizes.held_out_test, train),
+        )
+    raise unknown_rows(rows)
+
+
+def unknown_rows(rows: str) -> ConfigError:
+    """What is said about a choice of rows that no stream has."""
+    return ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+
+
+def hash_of(prefix: bytes, text: str) -> bytes:
+    """SHA-256(prefix NUL text): what rows, dialogues and documents are ordered by."""
+    return hashlib.sha256(prefix + b"\0" + text.encode()).digest()
+
+
+def in_hash_order(rows: list[Row], prefix: bytes) -> list[Row]:
+    """By SHA-256(prefix NUL text)."""
+    return sorted(rows, key=lambda row: hash_of(prefix, row.text))
+
+
+def leaving_some(count: int, available: int) -> int:
+    """``count``, but at most three fifths of what there is, so that something is left to hold out.
+
+    At least one where there is one.
+    """
+    return min(count, max(1, 3 * available // 5))
+
+
+def as_rows(rows: list[Row]) -> Rows:
+    """As a stream has them."""
+    _, people = np.unique([row.person for row in rows], return_inverse=True)
+    return Rows(
+        tuple(row.text for row in rows),
+        tuple((row.label, *row.others) for row in rows),
+        np.array([row.task for row in rows], dtype=np.int64),
+        people if any(row.person for row in rows) else None,
+    )
+
+
+def data_directory(
+    data: Path | None,
+    stream: str,
+    folder: str,
+    names: tuple[str, ...] = ("train.jsonl.gz", "test.jsonl.gz"),
+) -> Path:
+    """``data`` if it is a directory; else told what ``stream`` looks for in one."""
+    wanted = ", ".join([*(str(Path(folder, name)) for name in names), _PUBLIC])
+    if data is None:
+        raise DataError(f"stream {stream!r} is not embedded; give --data DIR that holds {wanted}")
+    if not data.is_dir():
+        raise DataError(f"no data directory {data}; give --data DIR that holds {wanted}")
+    return data
+
+
+def declared_labels(name: str) -> tuple[Label, ...]:
+    """The labels of the file ``name`` that comes with the program."""
+    path = files("cslr.data.streams").joinpath(name)
+    return labels_from_toml(path.read_text(encoding="utf-8"), name)
+
+
+def public_sentences(directory: Path, count: int) -> tuple[str, ...]:
+    """The first ``count`` sentences; the file is in hash order, so they are a random sample."""
+    path = directory / _PUBLIC
+    sentences = tuple(line.strip() for line in islice(gzip_lines(path), count))
+    if not sentences:
+        raise DataError(f"{path} holds no sentence; the public corpus may not be empty")
+    return sentences
+
+
+def gzip_lines(path: Path) -> Iterator[str]:
+    """The lines of a gzipped text file; damage is told with the line it was met at."""
+    return _lines(path, lambda: gzip.open(path, "rt", encoding="utf-8", newline="\n"))
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, gzipped if its name ends in .gz; a byte order mark is dropped."""
+    if path.suffix == ".gz":
+        return gzip_lines(path)
+    return _lines(path, lambda: path.open(encoding="utf-8-sig", newline="\n"))
+
+
+def _lines(path: Path, opened: Callable[[], TextIO]) -> Iterator[str]:
+    read = 0
+    try:
+        with opened() as file:
+            for line in file:
+                read += 1
+                yield line
+    except FileNotFoundError as error:
+        raise DataError(f"no file {path}; give --data DIR that holds it") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}, after line {read}: cannot be read ({error}); get the file again"
+        ) from error

@@ -1,0 +1,209 @@
+"""OntoNotes-Genre: eighteen types of name and number in texts of up to six genres.
+
+OntoNotes 5 is licensed by the LDC and cannot come with a program. Read from a data directory of
+the user's own:
+
+    **/*gold_conll                       CoNLL-2012 files; those below a directory called arabic,
+                                         chinese or development are passed over
+    anchors/wikipedia_sentences.txt.gz   public sentences in hash order, one a line
+
+A task is a genre, the first part of a document's id: bc (talk shows), bn (broadcast news), mz
+(magazines), nw (newswire), tc (telephone calls), wb (the web), in this order, those that occur.
+pt (the Bible) carries no names and is passed over. All tasks share all labels and every client is
+within one genre.
+
+Files below a directory called train or test are what it says. In others a document is test if
+SHA-256("cslr/ontonotes/1/test" NUL id), as a number, leaves a remainder below 2 when divided by
+10, else train. Sentences are chosen genre by genre by document, since those of one document belong
+together. Documents are ordered by SHA-256("cslr/ontonotes/1" NUL id), which knows nothing of
+seeds, files' order or results, and taken one after the other, the last one in part if need be:
+
+    subset      train documents of each genre until there are 1,000 sentences, but no more than
+                three fifths of the documents; test documents until there are 300
+    held-out    train documents outside the subset only: until there are 400 sentences, but no more
+                than three fifths of the documents, to train on, then 200 to test on
+    all         every sentence of the genres
+
+Settings are chosen on ``held-out``; it opens no file below test and skips the test documents of
+others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cslr.data.stream import Rows, Stream, Task
+from cslr.data.streams.conll import numbered, read_conll2012
+from cslr.data.streams.files import (
+    Row,
+    Sizes,
+    as_rows,
+    data_directory,
+    declared_labels,
+    hash_of,
+    leaving_some,
+    public_sentences,
+    unknown_rows,
+)
+from cslr.errors import DataError
+from cslr.text.spacing import spaced
+
+__all__ = ["GENRES", "load_ontonotes"]
+
+GENRES = ("bc", "bn", "mz", "nw", "tc", "wb")
+
+_WITHOUT_NAMES = "pt"
+_FILES = "*gold_conll"
+_OTHER_LANGUAGES = frozenset({"arabic", "chinese"})
+_PREFIX = b"cslr/ontonotes/1"
+_REPORTED = Sizes(1_000, 300, held_out_train=400, held_out_test=200)
+
+Sentence = tuple[str, tuple[int, ...]]
+"""A text and its tags."""
+Documents = dict[str, list[Sentence]]
+"""The sentences of each document, documents in hash order."""
+
+
+def load_ontonotes(
+    data: Path | None,
+    rows: str = "subset",
+    scenario: str | None = None,
+    sizes: Sizes = _REPORTED,
+) -> Stream:
+    """The user's own OntoNotes 5 below ``data``: a task a genre, O and 18 types shared by all."""
+    if rows not in ("subset", "held-out", "all"):
+        raise unknown_rows(rows)
+    directory = data_directory(data, "ontonotes", "**", (_FILES,))
+    labels = declared_labels("ontonotes.toml")
+    train, test = _parts(directory, [label.name for label in labels], rows, sizes)
+    genres = _genres(train)
+    return Stream(
+        name="ontonotes",
+        labels=labels,
+        tasks=tuple(Task(genre, tuple(range(len(labels)))) for genre in genres),
+        train=_rows(train, genres),
+        test=_rows(test, genres),
+        public=tuple(map(spaced, public_sentences(directory, sizes.public))),
+        scenarios=("domain",),
+        clients=30,
+        family="tagging",
+        partition="task",
+        cap=1,
+    )
+
+
+def _parts(
+    directory: Path, types: list[str], rows: str, sizes: Sizes
+) -> tuple[Documents, Documents]:
+    """The train and the test documents that ``rows`` stands for, every genre in both."""
+    train = whole = _read(directory, types, "train")
+    if rows == "held-out":
+        rest = _without(train, _first(train, sizes.train, leave_some=True))
+        train = _first(rest, sizes.held_out_train, leave_some=True)
+        test = _first(_without(rest, train), sizes.held_out_test)
+    else:
+        test = _read(directory, types, "test")
+        if torn := train.keys() & test.keys():
+            raise DataError(f"{directory}: document {min(torn)} is in train and in test; leave one")
+        whole = train | test
+        if rows == "subset":
+            train, test = _first(train, sizes.train, leave_some=True), _first(test, sizes.test)
+    for genre in _genres(whole):
+        if genre not in _genres(train) or genre not in _genres(test):
+            raise DataError(
+                f"{directory} has too few documents of {genre} for these rows to train and to "
+                f"test on; give more of them, or leave {genre} out"
+            )
+    return train, test
+
+
+def _genres(documents: Documents) -> list[str]:
+    """The genres that occur, in the order of tasks."""
+    found = {_genre(document) for document in documents}
+    return [genre for genre in GENRES if genre in found]
+
+
+def _genre(document: str) -> str:
+    return document.split("/")[0]
+
+
+def _first(documents: Documents, sentences: int, *, leave_some: bool = False) -> Documents:
+    """Of each genre the first documents, until there are as many sentences."""
+    chosen: Documents = {}
+    for genre in _genres(documents):
+        own = [name for name in documents if _genre(name) == genre]
+        left = sentences
+        for name in own[: leaving_some(len(own), len(own)) if leave_some else None]:
+            if left > 0:
+                chosen[name] = documents[name][:left]
+                left -= len(chosen[name])
+    return chosen
+
+
+def _without(documents: Documents, others: Documents) -> Documents:
+    return {name: found for name, found in documents.items() if name not in others}
+
+
+def _rows(documents: Documents, genres: list[str]) -> Rows:
+    """Genre by genre; the sentences of a document are one person's."""
+    return as_rows(
+        [
+            Row(text, tags[0], task, tags[1:], name)
+            for task, genre in enumerate(genres)
+            for name, sentences in documents.items()
+            if _genre(name) == genre
+            for text, tags in sentences
+        ]
+    )
+
+
+def _read(directory: Path, types: list[str], part: str) -> Documents:
+    """The documents of ``part``, ``"train"`` or ``"test"``, from every file that may hold some."""
+    documents: Documents = {}
+    paths = sorted(path for path in directory.rglob(_FILES) if path.is_file())
+    for path in paths:
+        declared = _declared(path.relative_to(directory))
+        if declared in (part, None):
+            found = _file(path, types, part if declared is None else None)
+            if twice := documents.keys() & found.keys():
+                raise DataError(f"{path}: document {min(twice)} is in another file too; leave one")
+            documents |= found
+    if not documents:
+        raise DataError(
+            f"{directory} has no document of {', '.join(GENRES)} to {part} on in its {len(paths)} "
+            f"files {_FILES}; give --data DIR with the files that the LDC's scripts made"
+        )
+    return dict(sorted(documents.items(), key=lambda item: hash_of(_PREFIX, item[0])))
+
+
+def _declared(path: Path) -> str | None:
+    """The part a file's directories name, the last one if several do; None if none does."""
+    folders = path.parts[:-1]
+    if _OTHER_LANGUAGES.intersection(folders):
+        return "another language"
+    named = [name for name in folders if name in ("train", "development", "test")]
+    return named[-1] if named else None
+
+
+def _file(path: Path, types: list[str], hashed: str | None) -> Documents:
+    """The documents of one file; if ``hashed``, those that are of this part by their hash."""
+
+    def wanted(document: str) -> bool:
+        genre = _genre(document)
+        if genre not in (*GENRES, _WITHOUT_NAMES):
+            raise DataError(
+                f"{path}: document {document!r} is of no genre {', '.join(GENRES)} or "
+                f"{_WITHOUT_NAMES}; its id must begin with one"
+            )
+        return genre in GENRES and hashed in (None, _hashed_part(document))
+
+    documents: Documents = {}
+    for sentence in read_conll2012(path, wanted):
+        tags = numbered(sentence, types, path)
+        documents.setdefault(sentence.document, []).append((sentence.text, tags))
+    return documents
+
+
+def _hashed_part(document: str) -> str:
+    """Two documents of ten are test."""
+    return "test" if int.from_bytes(hash_of(_PREFIX + b"/test", document)) % 10 < 2 else "train"

@@ -1,1 +1,0 @@
-"""Where clients live: in this process (``simulation``), later across machines."""

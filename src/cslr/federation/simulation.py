@@ -1,0 +1,210 @@
+"""All clients in one process, stacked: the engine of every experiment.
+
+Clients of similar size are padded to a common length and handled in one batched call. Because
+contributions are added up as integers and every random stream is addressed by client, neither the
+order of clients nor the batching changes a result beyond the rounding of floating point. Where
+privacy is enforced not even that may pass from one client to another, so each is handled alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.errors import DataError
+from cslr.federation.poisoning import opposed
+from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Bounded, Summed
+from cslr.protocol.ports import Device, Examples
+from cslr.seeding import Seeds
+
+__all__ = ["Population", "SimulatedCohort"]
+
+Attack = Literal["oppose", "mislead"]
+MISLEADING: Final = 64
+"""Texts of a hostile client that misleads: enough that its weight is the largest there is."""
+BATCH_ROWS: Final = 16_384
+"""Padded rows in one batch: bounds memory at about 100 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """PRIVATE in earnest, simulated here: the rows of all N registered clients."""
+
+    z: FloatArray  # (n, d)
+    labels: IntArray  # (n,)
+    tasks: IntArray  # (n,)
+    clients: IntArray  # (h,) who holds what: client clients[i] has row rows[i]
+    count: int  # N
+    rows: IntArray | None = None  # (h,) None: every row once, in order
+    targets: FloatArray | None = None  # (n, outputs) where the label does not settle them
+    kinds: IntArray | None = None  # (n,) true modes, to measure alignment; no client reads them
+    hostile: IntArray | None = None  # (h,) clients that poison every release, in a study of that
+    attack: Attack = "oppose"
+    ids: IntArray | None = None
+    """(N,) what each client's own random choices are addressed by; None: its number. Where numbers
+    depend on who else has rows, they must not: one client's rows would move the others' answers."""
+
+    def __post_init__(self) -> None:
+        bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
+        if bad.size:
+            raise DataError(
+                f"the embedding of train row {bad[0]} is not finite: check the encoder, or remove "
+                "the row"
+            )
+
+    @property
+    def held(self) -> IntArray:
+        """(h,) the rows that are held, in the order of ``clients``."""
+        return np.arange(len(self.z)) if self.rows is None else self.rows
+
+    @property
+    def addresses(self) -> IntArray:
+        """(N,) ``ids``, or the clients' numbers."""
+        return np.arange(self.count) if self.ids is None else self.ids
+
+    def cohort(
+        self,
+        task: int,
+        taking_part: BoolArray,
+        cap: int,
+        spoken: Spoken | None = None,
+        alone: bool = False,
+    ) -> SimulatedCohort:
+        """The clients asked about a task; one that spends its cap on others sends zeros.
+
+        spoken: what clients remember of earlier tasks, and of this one from now on.
+        alone: whether each client's answer is computed by itself.
+        """
+        honest = np.ones(self.count, dtype=np.bool_)
+        if self.hostile is not None:
+            honest[self.hostile] = False
+        hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
+        speaking = taking_part & honest & self._speaks(task, cap)
+        if spoken is not None:
+            speaking[speaking] = spoken.admit(self.addresses[speaking].tolist(), task, cap)
+        return SimulatedCohort(self, task, speaking, hostile, alone)
+
+    def _speaks(self, task: int, cap: int) -> BoolArray:
+        """(N,) whether the task is among those each client contributes to.
+
+        A client with more than ``cap`` of them picks at random and ahead, by its own address, so
+        that late tasks find as many speakers as early ones.
+        """
+        tasks = max(task, int(self.tasks.max(initial=0))) + 1
+        held = np.zeros((self.count, tasks), dtype=np.bool_)
+        held[self.clients, self.tasks[self.held]] = True
+        lot = np.stack([Seeds(own).at("cap").random(tasks) for own in self.addresses.tolist()])
+        rank = np.where(held, lot, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
+        speaks: BoolArray = held[:, task] & (rank[:, task] < cap)
+        return speaks
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedCohort:
+    """The clients of one round, as the server may ask them."""
+
+    population: Population
+    task: int
+    taking_part: BoolArray  # (N,)
+    hostile: tuple[int, ...] = ()
+    """Clients that take part only to do harm: they respect the bound and nothing else."""
+    alone: bool = False
+    """One client a batch: an answer depends on that client's rows alone, bit for bit."""
+
+    @property
+    def size(self) -> int:
+        """How many of the clients that take part hold anything of the task."""
+        held = self.population.tasks[self.population.held] == self.task
+        holders = np.unique(self.population.clients[held])
+        return int(self.taking_part[holders].sum())
+
+    def total(self, device: Device) -> Summed:
+        """An ideal secure sum over the clients that take part."""
+        answers = [device(batch) for batch in self.batches()]
+        return plain_sum([*answers, *self._opposition(answers, device)])
+
+    def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
+        """The answers of all clients that take part, in batches, and who gave them.
+
+        One that holds nothing of the task answers too: a silence would tell.
+        """
+        batches = list(self.batches())
+        speaking = {client for batch in batches for client in batch.clients}
+        asked = self.population.addresses[self.taking_part].tolist()
+        silent = [client for client in asked if client not in speaking]
+        if silent:
+            batches.append(self._nobody(tuple(silent)))
+        clients = tuple(client for batch in batches for client in batch.clients)
+        answers: list[Bounded] = [device(batch) for batch in batches]
+        return (*clients, *self.hostile), [*answers, *self._opposition(answers, device)]
+
+    def _opposition(self, answers: Sequence[Bounded], device: Device) -> list[Bounded]:
+        if not self.hostile:
+            return []
+        if self.population.attack == "mislead":
+            return [device(self._misleading())]
+        return [opposed(answers, len(self.hostile))]
+
+    def _misleading(self) -> Examples:
+        """Texts of one label under the name of another: of the task, or where it has one, of all.
+
+        The honest device clips what comes of it, so it is as long as any contribution may be.
+        """
+        people = self.population
+        own = np.unique(people.labels[people.tasks == self.task])
+        inside = np.isin(people.labels, own) & (people.tasks == self.task)
+        rows = np.flatnonzero(inside if len(own) > 1 else ~np.isin(people.labels, own))
+        named = {label: own[(place + 1) % len(own)] for place, label in enumerate(own.tolist())}
+        rng = Seeds(self.task).at("misleading")
+        chosen = rng.choice(rows, size=(len(self.hostile), MISLEADING))
+        labels = np.vectorize(lambda label: named.get(label, own[0]))(people.labels[chosen])
+        targets = None
+        if people.targets is not None:
+            usual = {label: np.flatnonzero(inside & (people.labels == label))[0] for label in own}
+            targets = people.targets[np.vectorize(usual.get)(labels)]
+        mask = np.ones(chosen.shape, dtype=np.bool_)
+        return Examples(people.z[chosen], labels, mask, self.hostile, targets)
+
+    def batches(self) -> Iterator[Examples]:
+        """The rows of the clients that take part, those of like size side by side."""
+        population, held = self.population, self.population.held
+        mine = (population.tasks[held] == self.task) & self.taking_part[population.clients]
+        places = np.flatnonzero(mine)
+        places = places[np.argsort(population.clients[places], kind="stable")]
+        rows, clients = held[places], population.clients[places]
+        ids, first, sizes = np.unique(clients, return_index=True, return_counts=True)
+        if not len(ids):
+            yield self._nobody()
+        by_size = np.argsort(sizes, kind="stable")
+        while len(by_size):
+            longest = np.cumsum(np.ones(len(by_size), int)) * sizes[by_size]
+            fitting = int(np.searchsorted(longest, BATCH_ROWS, side="right"))
+            take = 1 if self.alone else max(1, fitting)
+            chosen, by_size = by_size[:take], by_size[take:]
+            yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
+
+    def _nobody(self, clients: tuple[int, ...] = (0,)) -> Examples:
+        """Clients that hold nothing; one of them, so that an empty cohort sums to zeros."""
+        nothing = np.zeros((len(clients), 1), dtype=np.int64)
+        z = np.zeros((*nothing.shape, self.population.z.shape[1]))
+        return Examples(z, labels=nothing, mask=nothing > 0, clients=clients)
+
+    def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
+        """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""
+        place = np.arange(int(sizes.max()))
+        mask = place < sizes[:, None]
+        chosen = rows[np.where(mask, first[:, None] + place, 0)]
+        return Examples(
+            z=self.population.z[chosen],
+            labels=self.population.labels[chosen],
+            mask=mask,
+            clients=tuple(self.population.addresses[ids].tolist()),
+            targets=None if self.population.targets is None else self.population.targets[chosen],
+            kinds=None if self.population.kinds is None else self.population.kinds[chosen],
+        )

@@ -1,0 +1,300 @@
+"""The envelope in which a client's integers leave it: strict, signed, and no pickle.
+
+    prefix      14 bytes   magic "CSLR", format version u16, header length u32, body length u32
+    header      msgpack    one flat map of exactly the known fields, in their order
+    body        raw        little-endian 64-bit integers, ``shape`` of them
+    signature   64 bytes   Ed25519 over everything before it
+
+All numbers are little-endian. There is one spelling of every message: a header that encodes to
+other bytes than it came in is refused, so two messages are the same exactly if their bytes are.
+
+Guarantee: ``decode`` returns a ``Message`` or raises a ``MessageError``, whatever the bytes; sizes
+are checked before anything of that size is made. Who signed is known after ``Message.verify``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NoReturn, get_args
+
+import msgpack
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from cslr.arrays import IntArray
+from cslr.errors import (
+    BadClientId,
+    BadField,
+    BadSignature,
+    MalformedHeader,
+    MalformedMessage,
+    MessageTooLarge,
+    MissingField,
+    TrailingBytes,
+    TruncatedMessage,
+    UnknownField,
+    UnsupportedVersion,
+    WrongDtype,
+    WrongKind,
+    WrongShape,
+)
+
+__all__ = [
+    "KINDS",
+    "PREFIX_BYTES",
+    "SIGNATURE_BYTES",
+    "VERSION",
+    "Header",
+    "Kind",
+    "Limits",
+    "Message",
+    "Question",
+    "announced",
+    "decode",
+    "encode",
+    "fingerprint",
+]
+
+Kind = Literal["sum", "block", "list", "update", "join"]
+"""A task's joint vector · one of its four statistics · a noised list · a head's update · a key."""
+
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+MAGIC: Final = b"CSLR"
+VERSION: Final = 2  # 1 did not say under which terms an answer was made
+DTYPE: Final = "<i8"
+NONCE_BYTES: Final = 16
+FINGERPRINT_BYTES: Final = 16
+TERMS_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+LONGEST_NAME: Final = 256
+_PREFIX: Final = struct.Struct("<4sHII")
+PREFIX_BYTES: Final = _PREFIX.size
+_CLIENT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most bytes that a receiver reads; it knows what it asked for."""
+
+    body: int = 4 * 2**20
+    header: int = 64 * 2**10
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a message answers. PUBLIC."""
+
+    federation: str
+    run: str
+    round: int
+    """Counts the questions of a run: what tells an old answer from a coming one."""
+    label: str
+    """The release's name in the ledger."""
+    kind: Kind
+    terms: bytes
+    """The digest of what the numbers mean (``wire.terms``): bound, grid, noise, public space."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Everything that is said about a body."""
+
+    question: Question
+    client: str
+    signer: bytes
+    """The fingerprint of the key that signs."""
+    nonce: bytes
+    """Fresh when a message is composed, the same when it is only sent again."""
+    shape: tuple[int, int]  # (b, D); a statistic that a task does not have is D = 0 numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A well-formed message. Who wrote it is not known before ``verify``."""
+
+    header: Header
+    rows: IntArray
+    """(b, D), read-only."""
+    signed: memoryview
+    signature: memoryview
+
+    def verify(self, public: bytes) -> None:
+        """Raise unless the holder of this key signed these very bytes."""
+        try:
+            Ed25519PublicKey.from_public_bytes(public).verify(self.signature, self.signed)
+        except (InvalidSignature, ValueError):
+            raise BadSignature(
+                f"the signature is not that of {self.header.client!r}; sign again, or register "
+                "the key that signs"
+            ) from None
+
+
+def fingerprint(public: bytes) -> bytes:
+    """The short name of a public key."""
+    return hashlib.sha256(public).digest()[:FINGERPRINT_BYTES]
+
+
+def encode(header: Header, rows: IntArray, key: Ed25519PrivateKey) -> bytes:
+    """The one spelling of a message; a ``ValueError`` if it could not be read back."""
+    if rows.dtype != np.int64 or rows.shape != header.shape:
+        raise ValueError(f"rows must be 64-bit integers of shape {header.shape}")
+    fields = _fields_of(header)
+    for name, value in fields.items():
+        if not _VALID[name](value):
+            raise ValueError(f"header: {name} cannot be {value!r}")
+    head, body = _packed(fields), rows.astype(DTYPE, copy=False).tobytes()
+    signed = _PREFIX.pack(MAGIC, VERSION, len(head), len(body)) + head + body
+    return signed + key.sign(signed)
+
+
+def announced(prefix: bytes, limits: Limits) -> tuple[int, int]:
+    """The lengths of header and body that a prefix announces, if they are to be read at all."""
+    if len(prefix) < PREFIX_BYTES:
+        raise TruncatedMessage(f"{len(prefix)} bytes are less than a prefix of {PREFIX_BYTES}")
+    magic, version, head, body = _PREFIX.unpack_from(prefix)
+    if magic != MAGIC:
+        raise MalformedMessage("this is no message: it does not begin with CSLR")
+    if version != VERSION:
+        raise UnsupportedVersion(f"format {version} is not read here, only {VERSION}")
+    if head > limits.header:
+        raise MessageTooLarge(f"a header of {head} bytes; at most {limits.header} are read")
+    if body > limits.body:
+        raise MessageTooLarge(f"a body of {body} bytes; at most {limits.body} are read")
+    return head, body
+
+
+def decode(data: bytes, limits: Limits) -> Message:
+    """The message in these bytes, if they are one and nothing else."""
+    head, body = announced(data, limits)
+    length = PREFIX_BYTES + head + body + SIGNATURE_BYTES
+    if len(data) < length:
+        raise TruncatedMessage(f"{len(data)} of {length} bytes; send the whole message again")
+    if len(data) > length:
+        raise TrailingBytes(f"{len(data) - length} bytes follow after the message")
+    start = PREFIX_BYTES + head
+    header = _header(data[PREFIX_BYTES:start])
+    if 8 * header.shape[0] * header.shape[1] != body:
+        raise WrongShape(f"{body} bytes are not 64-bit integers of shape {header.shape}")
+    rows = np.frombuffer(data, dtype=DTYPE, count=body // 8, offset=start)
+    rows = rows.astype(np.int64, copy=False).reshape(header.shape)
+    whole = memoryview(data)
+    return Message(header, rows, whole[: start + body], whole[start + body :])
+
+
+# -- the header ------------------------------------------------------------------------------------
+
+
+def _is_name(value: object) -> bool:
+    return type(value) is str and 0 < len(value) <= LONGEST_NAME
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_count, value))
+
+
+_VALID: Final[Mapping[str, Callable[[object], bool]]] = {
+    "version": _is_count,
+    "federation": _is_name,
+    "run": _is_name,
+    "round": _is_count,
+    "label": _is_name,
+    "kind": _is_name,
+    "terms": lambda value: type(value) is bytes and len(value) == TERMS_BYTES,
+    "client": lambda value: type(value) is str and _CLIENT.fullmatch(value) is not None,
+    "signer": lambda value: type(value) is bytes and len(value) == FINGERPRINT_BYTES,
+    "nonce": lambda value: type(value) is bytes and len(value) == NONCE_BYTES,
+    "dtype": _is_name,
+    "shape": _is_shape,
+}
+"""The fields of a header, in their order, and what they may hold."""
+_ASKED: Final = ("federation", "run", "round", "label", "kind", "terms")
+
+
+def _fields_of(header: Header) -> dict[str, object]:
+    asked = header.question
+    return {
+        "version": VERSION,
+        "federation": asked.federation,
+        "run": asked.run,
+        "round": asked.round,
+        "label": asked.label,
+        "kind": asked.kind,
+        "terms": asked.terms,
+        "client": header.client,
+        "signer": header.signer,
+        "nonce": header.nonce,
+        "dtype": DTYPE,
+        "shape": header.shape,
+    }
+
+
+def _packed(fields: Mapping[str, object]) -> bytes:
+    # The packer's own buffer would be 256 KB for every message.
+    packed: bytes = msgpack.packb(fields, use_bin_type=True, buf_size=1024)
+    return packed
+
+
+def _header(data: bytes) -> Header:
+    """Read a header, strictly: the first thing that is wrong is named."""
+    fields = _unpacked(data)
+    unknown, missing = fields.keys() - _VALID.keys(), _VALID.keys() - fields.keys()
+    if unknown:
+        raise UnknownField(f"a header has no field {str(unknown.pop())[:80]!r}")
+    if missing:
+        raise MissingField(f"the header lacks {', '.join(sorted(missing))}")
+    for name, valid in _VALID.items():
+        if not valid(fields[name]):
+            _refuse(name, fields[name])
+    if fields["version"] != VERSION:
+        raise UnsupportedVersion(f"header of format {fields['version']}, prefix of {VERSION}")
+    if fields["dtype"] != DTYPE:
+        raise WrongDtype(f"numbers must be {DTYPE!r}, not {fields['dtype']!r}")
+    if fields["kind"] not in KINDS:
+        raise WrongKind(f"nobody asks for {fields['kind']!r}; only for {', '.join(KINDS)}")
+    rows, width = fields["shape"]
+    asked = Question(*(fields[name] for name in _ASKED))
+    header = Header(asked, fields["client"], fields["signer"], fields["nonce"], (rows, width))
+    if _packed(_fields_of(header)) != data:
+        raise MalformedHeader("the header is not in its one canonical spelling")
+    return header
+
+
+def _refuse(name: str, value: object) -> NoReturn:
+    said = repr(value[:80] if isinstance(value, str | bytes) else value)[:200]
+    if name == "client":
+        raise BadClientId(f"a client's id is 1 to 64 of A-Z a-z 0-9 _ -, not {said}")
+    if name == "shape":
+        raise WrongShape(f"a shape is two counts, not {said}")
+    raise BadField(f"{name} cannot be {said}")
+
+
+def _unpacked(data: bytes) -> dict[Any, Any]:
+    """A flat map; lengths are bounded by the header's own, which was checked before."""
+    try:
+        fields = msgpack.unpackb(
+            data,
+            raw=False,
+            strict_map_key=True,
+            max_map_len=2 * len(_VALID),
+            max_array_len=8,
+            max_ext_len=0,
+            ext_hook=_no_extension,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MalformedHeader(f"the header is not a flat map: {str(error)[:80]}") from None
+    if type(fields) is not dict:
+        raise MalformedHeader("the header is not a map")
+    return fields
+
+
+def _no_extension(code: int, data: bytes) -> NoReturn:
+    raise ValueError(f"extension type {code}")

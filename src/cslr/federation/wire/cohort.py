@@ -1,0 +1,76 @@
+"""Clients in one process whose answers travel as signed messages: a federation without a network.
+
+The sum is the simulation's, integer for integer; what the way there refuses and survives is the
+same as over a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cslr.federation.simulation import SimulatedCohort
+from cslr.federation.wire.codec import Kind, Question
+from cslr.federation.wire.expected import Expected
+from cslr.federation.wire.identity import Identity
+from cslr.federation.wire.inbox import Inbox
+from cslr.federation.wire.terms import terms_of
+from cslr.privacy.grid import Grid
+from cslr.privacy.secure_sum import leaving
+from cslr.privacy.values import Bounded, Summed
+from cslr.protocol.ports import Device
+
+__all__ = ["InboxCohort", "identities"]
+
+
+def identities(addresses: Iterable[int]) -> dict[int, Identity]:
+    """A fresh key for each registered client, by its address (``Population.addresses``)."""
+    return {int(address): Identity.new(f"client-{address}") for address in addresses}
+
+
+@dataclass
+class InboxCohort:
+    """The clients of one round, as the server may ask them: by messages into an inbox."""
+
+    clients: SimulatedCohort
+    members: Mapping[int, Identity]
+    """By the address of each registered client, which is its number unless rows came with names."""
+    federation: str
+    run: str
+    space: str
+    """The digest of the public space that clients were told."""
+    kind: Kind = "sum"
+    asked: int = field(default=0, init=False)
+    """Questions so far, which number the rounds."""
+
+    def __post_init__(self) -> None:
+        unknown = set(self.clients.population.addresses.tolist()) - self.members.keys()
+        if unknown:
+            raise ValueError(f"members: {len(unknown)} registered clients have no identity")
+
+    def total(self, device: Device) -> Summed:
+        """The sum of what the inbox accepts."""
+        answers = [(batch.clients, device(batch)) for batch in self.clients.batches()]
+        inbox = self._inbox(answers[0][1].grid, leaving(answers[0][1]).shape[1])
+        taking_part = set(self.clients.population.addresses[self.clients.taking_part].tolist())
+        for clients, answer in answers:
+            # Both sides compute the terms by themselves: the client from what it clipped to.
+            terms = terms_of(answer.grid, self.space)
+            question = replace(inbox.expected.question, terms=terms)
+            for client, row in zip(clients, leaving(answer), strict=True):
+                if client in taking_part:  # an empty cohort's batch is nobody's
+                    inbox.accept(self.members[client].answer(question, row[None]))
+        return inbox.close()
+
+    def each(self, device: Device) -> tuple[tuple[int, ...], Sequence[Bounded]]:
+        """As in the simulation, where the mechanism stands in for the devices' own noise."""
+        return self.clients.each(device)
+
+    def _inbox(self, grid: Grid, width: int) -> Inbox:
+        """In earnest grid and width are the server's own; here both sides compute them alike."""
+        self.asked += 1
+        terms = terms_of(grid, self.space)
+        label = f"task {self.clients.task}"
+        question = Question(self.federation, self.run, self.asked, label, self.kind, terms)
+        keys = {member.client: member.public for member in self.members.values()}
+        return Inbox(Expected(question, width, grid, self.space), keys)

@@ -1,0 +1,97 @@
+"""What a server expects of an answer before it looks at who sent it, and of its numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from cslr.arrays import IntArray
+from cslr.errors import (
+    FutureRound,
+    OldRound,
+    OverlongVector,
+    WrongFederation,
+    WrongKind,
+    WrongLabel,
+    WrongRun,
+    WrongShape,
+    WrongTerms,
+)
+from cslr.federation.wire.codec import Header, Limits, Question
+from cslr.federation.wire.terms import terms_of
+from cslr.privacy.grid import Grid, NotAdmitted, admit
+from cslr.privacy.mechanism import noise_in_steps
+from cslr.privacy.values import Bounded
+
+__all__ = ["MANY_SIGMAS", "Expected", "admitted", "check_header", "check_list"]
+
+MANY_SIGMAS: Final = 12.0
+"""Noise of an honest list beyond this has probability 10⁻³³ per coordinate."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One row of D coordinates in answer to a question. PUBLIC."""
+
+    question: Question
+    width: int  # D
+    grid: Grid
+    space: str
+    """The digest of the public space, and of whatever else clients were told."""
+    sigma: float | None = None
+    """Noise multiplier of a list, which its sender noised; no other kind has any yet."""
+
+    def __post_init__(self) -> None:
+        if self.question.terms != terms_of(self.grid, self.space, self.sigma):
+            raise ValueError("question: its terms are not those of grid, space and sigma")
+
+    @property
+    def limits(self) -> Limits:
+        """No byte more than the answer needs."""
+        return Limits(body=8 * self.width)
+
+    @property
+    def farthest(self) -> int:
+        """The largest coordinate, in grid steps, that a list may have."""
+        steps = self.grid.steps
+        noise = 0.0 if self.sigma is None else MANY_SIGMAS * noise_in_steps(self.sigma, steps)
+        return steps + math.ceil(noise)
+
+
+def check_header(header: Header, question: Question, width: int) -> None:
+    """Refuse what answers another question, or has another shape than was asked for."""
+    said = header.question
+    if said.federation != question.federation:
+        raise WrongFederation(f"this is {question.federation!r}, not {said.federation!r}")
+    if said.run != question.run:
+        raise WrongRun(f"this is run {question.run!r}, not {said.run!r}")
+    if said.round < question.round:
+        raise OldRound(f"round {said.round} is over; this is round {question.round}")
+    if said.round > question.round:
+        raise FutureRound(f"round {said.round} has not begun; this is round {question.round}")
+    if said.kind != question.kind:
+        raise WrongKind(f"a {question.kind} was asked for, not a {said.kind}")
+    if said.label != question.label:
+        raise WrongLabel(f"{question.label!r} was asked for, not {said.label!r}")
+    if said.terms != question.terms:
+        raise WrongTerms(
+            "it was made under another bound, grid, noise or public space than was asked for; "
+            "answer this round's own request"
+        )
+    if header.shape != (1, width):
+        raise WrongShape(f"one row of {width} numbers was asked for, not {header.shape}")
+
+
+def admitted(rows: IntArray, grid: Grid) -> Bounded:
+    """Rows (b, D) as they were sent, if no client's is longer than the bound."""
+    try:
+        return admit(rows, grid)
+    except NotAdmitted as error:
+        raise OverlongVector(str(error)) from None
+
+
+def check_list(rows: IntArray, farthest: int) -> None:
+    """Refuse a list that no noise explains. Compared, not squared: integers wrap around."""
+    if ((rows > farthest) | (rows < -farthest)).any():
+        raise OverlongVector(f"a coordinate of the list lies beyond {farthest} steps of the grid")

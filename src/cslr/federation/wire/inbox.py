@@ -1,0 +1,182 @@
+"""The server's side of a round: every honest answer is counted exactly once, nothing else is.
+
+An ``Inbox`` takes the messages of one question from registered clients and closes with their sum.
+What it refuses it refuses by name (a leaf of ``MessageError``), and the round goes on as if the
+message had never come. The first valid message of a client stays; the same bytes again are only
+acknowledged. A ``Register`` does the same for keys: it comes before the first round.
+
+An inbox sees single vectors, so it protects nobody from the server; under a secure sum it is the
+masked vectors that arrive, and over-long ones can no longer be told. It is for one thread
+at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from cslr.arrays import IntArray
+from cslr.errors import StolenIdentity, UnknownClient
+from cslr.federation.wire.codec import Limits, Message, decode, fingerprint
+from cslr.federation.wire.expected import Expected, admitted, check_header, check_list
+from cslr.federation.wire.identity import KEY_WIDTH, registration
+from cslr.federation.wire.spool import Spool, is_known, reread
+from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Bounded, Summed
+
+__all__ = ["Inbox", "Receipt", "Register"]
+
+Receipt = Literal["accepted", "repeated"]
+"""Counted now, or known already and counted before."""
+
+
+class Inbox:
+    """The answers to one question."""
+
+    def __init__(
+        self, expected: Expected, clients: Mapping[str, bytes], directory: Path | None = None
+    ) -> None:
+        """Open the round, or go on with it where a crash left it.
+
+        clients: the public key of everybody who is registered.
+        directory: where accepted messages are made safe; None: in memory alone.
+        """
+        if expected.question.kind == "join":
+            raise ValueError("expected: a join goes to a Register")
+        self.expected = expected
+        self._clients = dict(clients)
+        self._lists: dict[str, IntArray] = {}
+        self._bounded: dict[str, Bounded] = {}
+        self._spool = Spool(directory)
+        for client, data in self._spool.messages.items():
+            message = reread(client, data, self._checked)
+            self._keep(message)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the sum was made: from then on nothing new is accepted."""
+        return self._spool.closed
+
+    @property
+    def received(self) -> tuple[str, ...]:
+        """Whose answers count, in alphabetical order."""
+        return tuple(sorted(self._spool.messages))
+
+    def accept(self, data: bytes) -> Receipt:
+        """Count a message, or raise the ``MessageError`` that says why not.
+
+        It is on disk when this returns "accepted".
+        """
+        message = self._checked(data)
+        if is_known(message, data, self._spool):
+            return "repeated"
+        self._spool.add(message.header.client, data)
+        self._keep(message)
+        return "accepted"
+
+    def close(self) -> Summed:
+        """The sum over everybody who answered; the same again after a restart."""
+        if self.expected.question.kind == "list":
+            raise ValueError("lists are named, not summed: take close_lists()")
+        self._spool.close()
+        nobody = np.zeros((1, self.expected.width), dtype=np.int64)
+        return plain_sum([admitted(nobody, self.expected.grid), *self._bounded.values()])
+
+    def close_lists(self) -> dict[str, IntArray]:
+        """(D,) each client's list in grid steps, noise and all, in alphabetical order."""
+        if self.expected.question.kind != "list":
+            raise ValueError("only lists are seen one by one: take close()")
+        self._spool.close()
+        return {client: self._lists[client] for client in sorted(self._lists)}
+
+    def _checked(self, data: bytes) -> Message:
+        """Well-formed, from whom it says, in answer to this question, and within its bounds."""
+        expected = self.expected
+        message = decode(data, expected.limits)
+        self._check_sender(message)
+        check_header(message.header, expected.question, expected.width)
+        if expected.question.kind == "list":
+            check_list(message.rows, expected.farthest)
+        else:
+            admitted(message.rows, expected.grid)
+        return message
+
+    def _check_sender(self, message: Message) -> None:
+        client = message.header.client
+        if client not in self._clients:
+            raise UnknownClient(f"{client!r} is not registered; send a join first")
+        key = self._clients[client]
+        if message.header.signer != fingerprint(key):
+            raise StolenIdentity(f"{client!r} is registered with another key than signed this")
+        message.verify(key)
+
+    def _keep(self, message: Message) -> None:
+        client = message.header.client
+        if self.expected.question.kind == "list":
+            self._lists[client] = message.rows[0]
+        else:
+            self._bounded[client] = admitted(message.rows, self.expected.grid)
+
+
+class Register:
+    """The public keys of a federation's clients. The roster of ids is fixed and public."""
+
+    def __init__(
+        self, federation: str, run: str, roster: frozenset[str], directory: Path | None = None
+    ) -> None:
+        self._question = registration(federation, run)
+        self._roster = roster
+        self._spool = Spool(directory)
+        self._keys: dict[str, bytes] = {}
+        for client, data in self._spool.messages.items():
+            self._keys[client] = key_of(reread(client, data, self._checked))
+
+    @property
+    def keys(self) -> Mapping[str, bytes]:
+        """The public key of everybody who joined."""
+        return dict(self._keys)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the rounds began: nobody joins any more."""
+        return self._spool.closed
+
+    def accept(self, data: bytes) -> Receipt:
+        """Register a client, or raise the ``MessageError`` that says why not."""
+        message = self._checked(data)
+        client, key = message.header.client, key_of(message)
+        if self._keys.get(client, key) != key:
+            raise StolenIdentity(f"{client!r} is registered with another key than signed this")
+        if any(key == known and other != client for other, known in self._keys.items()):
+            raise StolenIdentity(f"the key of {client!r} is that of another client already")
+        if is_known(message, data, self._spool):
+            return "repeated"
+        self._spool.add(client, data)
+        self._keys[client] = key
+        return "accepted"
+
+    def close(self) -> Mapping[str, bytes]:
+        """Nobody joins from now on: the clients of all rounds."""
+        self._spool.close()
+        return self.keys
+
+    def _checked(self, data: bytes) -> Message:
+        message = decode(data, Limits(body=8 * KEY_WIDTH))
+        client = message.header.client
+        if client not in self._roster:
+            raise UnknownClient(f"{client!r} is not on the roster of this federation")
+        # The shape first: only a whole key can be asked whether it signed.
+        check_header(message.header, self._question, KEY_WIDTH)
+        key = key_of(message)
+        if message.header.signer != fingerprint(key):
+            raise StolenIdentity(f"{client!r} sends another key than it says it signed with")
+        message.verify(key)
+        return message
+
+
+def key_of(message: Message) -> bytes:
+    """The 32 bytes of a ``join``."""
+    return message.rows.astype("<i8").tobytes()

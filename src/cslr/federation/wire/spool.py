@@ -1,0 +1,105 @@
+"""Accepted messages on disk, one file each, so that a server that crashed loses and doubles none.
+
+    <client id in hex>.msg    the message, byte for byte
+    closed                    written last: the digest of all messages that were counted
+
+A file is whole or not there, and it is there before the sender is told. Each message is signed, so
+whoever reads the spool checks every byte of it again. One server uses a spool at a time: the
+federation's ledger, which it holds locked, sees to that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cslr.errors import AlreadySent, MessageError, RoundClosed, SpoolCorrupted
+from cslr.federation.wire.codec import Message
+from cslr.files import write_atomic
+
+__all__ = ["Spool", "is_known", "reread"]
+
+_CLOSED: Final = "closed"
+
+
+class Spool:
+    """The messages of one round by client; without a directory, in memory alone."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.messages: dict[str, bytes] = {}
+        self.closed = False
+        self._directory = directory
+        if directory is not None and directory.is_dir():
+            self._read(directory)
+
+    def add(self, client: str, message: bytes) -> None:
+        """Durable when it returns."""
+        self._write(f"{client.encode().hex()}.msg", message)
+        self.messages[client] = message
+
+    def close(self) -> None:
+        """From now on these messages are the round, also after a restart."""
+        if not self.closed:
+            self._write(_CLOSED, self._digest())
+            self.closed = True
+
+    def _digest(self) -> bytes:
+        """Of all messages, whatever the order they came in."""
+        each = [hashlib.sha256(self.messages[client]).digest() for client in sorted(self.messages)]
+        return hashlib.sha256(b"".join(each)).hexdigest().encode()
+
+    def _write(self, name: str, content: bytes) -> None:
+        if self._directory is not None:
+            write_atomic(self._directory / name, content)
+
+    def _read(self, directory: Path) -> None:
+        for path in sorted(directory.iterdir()):
+            if path.name.endswith(".part"):
+                path.unlink()  # a write that a crash cut short: nobody was told of it
+            elif path.suffix == ".msg":
+                self.messages[_client_of(path)] = path.read_bytes()
+            elif path.name != _CLOSED:
+                raise SpoolCorrupted(f"{path} does not belong into a spool; move it away")
+        closed = directory / _CLOSED
+        self.closed = closed.exists()
+        if self.closed and closed.read_bytes() != self._digest():
+            raise SpoolCorrupted(
+                f"the messages in {directory} are not those that were counted when the round was "
+                "closed; restore them from a backup"
+            )
+
+
+def _client_of(path: Path) -> str:
+    try:
+        return bytes.fromhex(path.stem).decode("ascii")
+    except ValueError:
+        raise SpoolCorrupted(f"{path} is not named as a message is; move it away") from None
+
+
+def is_known(message: Message, data: bytes, spool: Spool) -> bool:
+    """Whether this very message counts already; refuse one that may not count any more."""
+    client = message.header.client
+    first = spool.messages.get(client)
+    if first == data:
+        return True
+    if first is not None:
+        raise AlreadySent(f"{client!r} sent another message before; that one stays")
+    if spool.closed:
+        raise RoundClosed(f"the message of {client!r} came after the round was closed")
+    return False
+
+
+def reread(client: str, data: bytes, checked: Callable[[bytes], Message]) -> Message:
+    """A message from the spool, checked as when it came."""
+    try:
+        message = checked(data)
+    except MessageError as error:
+        raise SpoolCorrupted(
+            f"the spooled message of {client!r} is not what was accepted ({error}); restore it "
+            "from a backup"
+        ) from None
+    if message.header.client != client:
+        raise SpoolCorrupted(f"the spooled message of {client!r} is {message.header.client!r}'s")
+    return message

@@ -1,0 +1,1 @@
+"""The contract of a method, the registry, CSLR itself and the baselines."""

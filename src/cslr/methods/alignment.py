@@ -1,0 +1,86 @@
+"""How well candidates were named, against the true modes: a measurement of studies, not private.
+
+A client does not know the true modes (the topics within a label, or the labels where lists are
+pooled); here they are known, and say what a matcher is worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.federation.simulation import SimulatedCohort
+from cslr.numerics.gaussian import Gaussians
+from cslr.protocol.ports import Request
+from cslr.protocol.round import canonical_ids
+from cslr.protocol.step1_list import group_lists, shares_of, steadied
+from cslr.protocol.step2_sign import hit_rate, least_margin, signatures
+
+__all__ = ["Alignment", "align", "summary"]
+
+GAMMA: Final = 0.5
+"""γ: a difference of standardised signatures that counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The candidates of one task and group."""
+
+    table: FloatArray  # (J, kinds) weight of candidates by mode and true kind
+    signed: FloatArray  # (N, m)
+    kinds: IntArray  # (N,) the true kind of most of a candidate's examples
+
+
+def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
+    """What the candidates of a cohort are, and what they were called."""
+    found: dict[int, list[tuple[IntArray, IntArray, FloatArray, FloatArray]]] = {}
+    space = request.space
+    for batch in cohort.batches():
+        if batch.kinds is None:
+            return []
+        for x, own in group_lists(batch, request):
+            ids = canonical_ids(batch, own, request)
+            shares = shares_of(own.lists, x, own.mine)  # (b, n, L)
+            kinds = np.arange(int(batch.kinds.max(initial=0)) + 1)
+            is_kind = (batch.kinds[..., None] == kinds).astype(np.float64)
+            mass = np.einsum("bnl,bnk->blk", shares, is_kind)
+            steady = steadied(own.lists, own.counts, space.spread, request.learner.pseudo_count)
+            signed = signatures(Gaussians(steady.mean, steady.covariance), space.anchors)
+            real = own.lists.weights > 0
+            found.setdefault(own.place, []).append(
+                (ids[real], mass.argmax(axis=-1)[real], mass.max(axis=-1)[real], signed[real])
+            )
+    return [_gathered(parts, request.sub_modes) for parts in found.values()]
+
+
+def _gathered(
+    parts: list[tuple[IntArray, IntArray, FloatArray, FloatArray]], modes: int
+) -> Alignment:
+    ids, kinds, weight, signed = (np.concatenate([part[i] for part in parts]) for i in range(4))
+    table = np.zeros((modes, int(kinds.max(initial=0)) + 1))
+    np.add.at(table, (ids, kinds), weight)
+    return Alignment(table, signed, kinds)
+
+
+def summary(alignments: list[Alignment]) -> dict[str, float]:
+    """Means over tasks and groups that have more than one true kind; nothing if none has.
+
+    alignment: the weight of candidates whose mode mostly holds their kind; by_chance: the same if
+    all had one mode; hit_rate and margin: as in Theorem 2, between candidates of different kinds.
+    """
+    several = [each for each in alignments if (each.table.sum(axis=0) > 0).sum() > 1]
+    if not several:
+        return {}
+    figures = [
+        {
+            "alignment": float(each.table.max(axis=1).sum() / each.table.sum()),
+            "by_chance": float(each.table.sum(axis=0).max() / each.table.sum()),
+            "hit_rate": hit_rate(each.signed, each.kinds, GAMMA),
+            "margin": least_margin(each.signed, each.kinds),
+        }
+        for each in several
+    ]
+    return {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}

@@ -1,0 +1,288 @@
+"""CSLR itself, in the form that every method has; its presets are other settings of it.
+
+A private round per task, and a head from the replay alone, or trained by the clients on their own
+rows beside the replay (the paper's way, ``head.kind``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.config import Config
+from cslr.errors import ConfigError
+from cslr.methods.alignment import Alignment, align, summary
+from cslr.methods.federated_head import ROUNDS, federated_stage
+from cslr.methods.method import Earlier, Learnt, Method, Setting, Stages, View, learnt_by
+from cslr.privacy.plan import Schedule
+from cslr.privacy.values import Released
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.carry_over import carried, lifted, passage, raw_passage
+from cslr.protocol.clip_bound import with_bound
+from cslr.protocol.head import Head
+from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
+from cslr.protocol.round import BLOCKS, one_round, replay_of, request_for
+from cslr.protocol.step1_list import ListLearner
+from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
+from cslr.protocol.step5_rehearse import rehearse
+from cslr.seeding import Seeds
+
+__all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
+
+CANDIDATES: Final = 32
+"""V: public means of each label that clients vote among, where means are selected."""
+Releases = Sequence[Released[TaskRelease]]
+
+
+def agree(setting: Setting) -> Agreement:
+    """Everything public, fixed before the first release; written into the ledger's plan."""
+    replay, seeds = setting.replay, setting.seeds
+    if replay.anchors > len(setting.public):
+        raise ConfigError(
+            f"replay.anchors = {replay.anchors} is more than the {len(setting.public)} public "
+            "sentences; ask for fewer (--anchor-count)"
+        )
+    space = _space_of(setting)
+    pooled = replay.grouping == "pooled"
+    topics = None if pooled or replay.prior != "labels" else setting.topics
+    sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
+    if replay.sub_modes is None and replay.release == "list" and pooled:
+        sub_modes = len(setting.tasks)  # the paper's K
+    modes = declare_modes(
+        space,
+        setting.public,
+        setting.label_texts,
+        sub_modes,
+        replay.prior,
+        seeds.at("prototypes"),
+        dict.fromkeys(setting.tasks) if pooled else None,
+        CANDIDATES if replay.aggregate == "select" else 0,
+        topics if topics is not None and topics.shape[1] == sub_modes else None,
+    )
+    default = 1 if sub_modes == 1 else 2 * sub_modes
+    agreement = Agreement(
+        space,
+        modes,
+        ListLearner(size=replay.list_size or default),
+        replay.matcher or "signature",
+        replay.second_moments or "shared",
+        seeds.seed,
+        setting.population.count,
+        setting.family,
+        release=replay.release or "sum",
+        clipping=replay.clipping or "joint",
+    )
+    return with_bound(agreement, setting.public, max(len(labels) for labels in setting.tasks))
+
+
+def _space_of(setting: Setting) -> PublicSpace:
+    replay = setting.replay
+    public, count = _Public(setting.public), replay.anchors
+    settings = (replay.directions, count, setting.seeds, replay.anchor_kind)
+    return _space(public, setting.encoder, *settings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Public:
+    """An embedded corpus, known by being the same array and not by what is in it."""
+
+    z: FloatArray
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Public) and other.z is self.z
+
+    def __hash__(self) -> int:
+        return id(self.z)
+
+
+@lru_cache(maxsize=8)
+def _space(
+    public: _Public, encoder: str, dimension: int, anchors: int, seeds: Seeds, kind: str
+) -> PublicSpace:
+    """The space of a corpus: all methods of a seed share it, so it is built once."""
+    return build_space(public.z, encoder, dimension, anchors, seeds.at("anchors"), kind)
+
+
+def stages(setting: Setting) -> Stages:
+    """One stage before any task and one after each."""
+    if setting.earlier is not None:
+        yield from upgraded_stages(setting, setting.earlier)
+        return
+    agreement = agree(setting)
+    setting.ledger.fix_plan(setting.plan, agreement.public_facts())
+    releases: list[Released[TaskRelease]] = []
+    federated = setting.head.kind in ("federated", "dp-fedavg")
+    head = prior_head(setting) if federated else setting.initial_head()
+    aligned: list[Alignment] = []
+    yield partial(_learnt, setting, agreement, (), head if federated else None)
+    for task, labels in enumerate(setting.tasks):
+        if federated:
+            earlier = _replay(releases, agreement)
+            head = federated_stage(setting, task, head, earlier, agreement.space)
+        teacher = head if setting.replay.release == "list" and federated else None
+        told = (task, labels, setting.cohort(task), agreement, setting.plan)
+        kept = (setting.ledger, setting.keep, tuple(releases), teacher)
+        releases.append(one_round(*told, *kept))
+        if agreement.learner.size > 1 and setting.ledger.federation.privacy == "simulated":
+            aligned += align(setting.cohort(task), request_for(*told, *kept))
+        known = (tuple(releases), head if federated else None, summary(aligned))
+        yield partial(_learnt, setting, agreement, *known)
+
+
+def upgraded_stages(setting: Setting, earlier: Earlier) -> Stages:
+    """The same where the first tasks were released under another encoder.
+
+    Up to the upgrade everything is as it was then; from it on, what was released before is read in
+    the new space beside what is released there. The ledger notes the change.
+    """
+    if setting.head.kind in ("federated", "dp-fedavg"):
+        raise ConfigError("a head that clients train cannot be carried over; use --head released")
+    if setting.replay.second_moments not in (None, "shared"):
+        raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
+    old, new = agree(earlier.setting), agree(setting)
+    then = old.public_facts()
+    now = {**new.public_facts(), "upgraded after": earlier.tasks, "before": then}
+    if not setting.ledger.has_fixed(setting.plan, now):
+        setting.ledger.fix_plan(setting.plan, then)
+    way = passage(old.space, new.space, earlier.between)
+    if earlier.carry == "raw":
+        way = raw_passage(old.space, new.space)
+    releases: list[Released[TaskRelease]] = []
+    yield partial(_learnt, earlier.setting, old, (), None)
+    asked, agreement = earlier.setting, old
+    for task, labels in enumerate(setting.tasks):
+        told = (task, labels, asked.cohort(task), agreement, setting.plan)
+        releases.append(one_round(*told, setting.ledger, setting.keep, tuple(releases)))
+        if task + 1 == earlier.tasks:
+            setting.ledger.upgrade_plan(setting.plan, then, now)
+            asked, agreement = setting, new
+            taken = earlier.carry != "dropped"
+            releases = [each.map(partial(carried, way=way)) for each in releases] if taken else []
+        yield partial(_learnt, asked, agreement, tuple(releases), None)
+
+
+def _replay(releases: Releases, agreement: Agreement) -> Replay | None:
+    """Q of the tasks released so far, without what only label texts say."""
+    return replay_of(releases, agreement).value.released() if releases else None
+
+
+def rehearsed(setting: Setting, agreement: Agreement, releases: Releases) -> Head:
+    """Lines 9 to 13 and step 5: everything from here on is post-processing."""
+    return _rehearsed(setting, agreement.space, replay_of(releases, agreement).value, len(releases))
+
+
+def _rehearsed(setting: Setting, space: PublicSpace, replay: Replay, releases: int) -> Head:
+    head = setting.initial_head()
+    if not replay.heard.any():
+        return head
+    return rehearse(
+        replay,
+        space,
+        setting.family,
+        head,
+        setting.head_settings,
+        setting.head.samples,
+        setting.head.passes,
+        setting.seeds.under("rehearse", releases),
+    )
+
+
+def prior_head(setting: Setting) -> Head:
+    """The head that label texts and public sentences give: where training by clients begins."""
+    one = {"grouping": "labels", "release": "sum", "clipping": "joint", "second_moments": "shared"}
+    plain = setting.replay.model_copy(update={**one, "sub_modes": 1, "list_size": 1})
+    labels = replace(setting, replay=plain)
+    return rehearsed(labels, agree(labels), ())
+
+
+def _learnt(
+    setting: Setting,
+    agreement: Agreement,
+    releases: Releases,
+    head: Head | None,
+    diagnosis: Mapping[str, float] | None = None,
+) -> Learnt:
+    replay = replay_of(releases, agreement).value
+    known = replay.heard
+    own: list[Head] = []
+    if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
+        known = known | setting.seen(len(releases))
+    else:
+        head = _rehearsed(setting, agreement.space, replay, len(releases))
+        if agreement.second_moments == "shared":
+            told = (agreement.space, replay, len(releases), head)
+            own = [_own_head(view, *told) for view in setting.views]
+    learnt = learnt_by(head, known, setting.family, replay=_arrays(replay, agreement))
+    return replace(
+        learnt,
+        artefacts={
+            **learnt.artefacts,
+            **{f"head-{place}": vars(each) for place, each in enumerate(own)},
+        },
+        own=[learnt_by(each, known, setting.family).scores for each in own],
+        diagnosis=diagnosis or {},
+    )
+
+
+def _own_head(view: View, space: PublicSpace, replay: Replay, releases: int, common: Head) -> Head:
+    """A head for one of the encoders that clients run, from the replay as lifted into its space.
+
+    It is made as the head in common coordinates is, so every client with that encoder can make it.
+    """
+    if view.back is None:
+        return common
+    own = _space_of(view.setting)
+    way = passage(space, own, view.back)
+    return _rehearsed(view.setting, own, lifted(replay, way), releases)
+
+
+def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
+    """Q_{1:t} as arrays: enough to draw from it without anything else."""
+    return {
+        "weights": replay.weights,
+        "mean": replay.mean,
+        "variance": replay.gaussians(agreement.space).covariance
+        if replay.covariance is None
+        else replay.covariance,
+        "labels": replay.labels.astype(np.float64),
+        "tasks": replay.tasks.astype(np.float64),
+        "targets": replay.targets,
+        "known": replay.known.astype(np.float64),
+        "centre": agreement.space.centre,
+        "basis": agreement.space.basis,
+    }
+
+
+def schedule(config: Config) -> Schedule:
+    """What a replay costs, and the updates of a head that is trained by clients with noise."""
+    replay, head = config.replay, config.head
+    return Schedule(
+        replay=len(BLOCKS) if replay.clipping == "separate" else 1,
+        lists=1 if replay.release == "list" else 0,
+        head=(head.rounds or ROUNDS) if head.kind == "dp-fedavg" else 0,
+    )
+
+
+def replay_method(
+    meaning: str,
+    settings: Mapping[str, object] | None = None,
+    defaults: Mapping[str, object] | None = None,
+) -> Method:
+    """CSLR under other settings: fixed ones, and ones it prefers where none is given."""
+    return Method(
+        stages,
+        reads="privately",
+        schedule=schedule,
+        settings=settings or {},
+        defaults=defaults or {},
+        meaning=meaning,
+        carries=True,
+    )
+
+
+METHOD: Final = replay_method("private replay")

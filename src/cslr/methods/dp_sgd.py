@@ -1,0 +1,61 @@
+"""DP-SGD without replay: a head trained by clients, each update clipped and noised.
+
+Reference: McMahan, Ramage, Talwar and Zhang, "Learning differentially private recurrent language
+models", ICLR 2018 (DP-FedAvg); the paper's first baseline.
+
+Departures: it starts at the head that label texts and public sentences give, as every method here
+does, and trains the last layer alone, since noise grows with the number of parameters. Few rounds,
+each with all clients, because against the roster a sampled cohort earns nothing.
+
+Privacy: end to end; it releases nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from cslr.config import Config
+from cslr.methods.cslr import agree, prior_head
+from cslr.methods.federated_head import federated_stage
+from cslr.methods.method import Learnt, Method, Setting, Stages, learnt_by
+from cslr.privacy.plan import Schedule
+from cslr.protocol.head import Head
+
+__all__ = ["METHOD"]
+
+ROUNDS: Final = 3
+
+
+def stages(setting: Setting) -> Stages:
+    """One head carried from task to task."""
+    agreement = agree(setting)
+    setting.ledger.fix_plan(setting.plan, agreement.public_facts())
+    head = prior_head(setting)
+    yield partial(_learnt, setting, head, 0)
+    for task in range(len(setting.tasks)):
+        head = federated_stage(setting, task, head, replay=None, space=None)
+        yield partial(_learnt, setting, head, task + 1)
+
+
+def _learnt(setting: Setting, head: Head, tasks: int) -> Learnt:
+    """With label texts it has something to say about every label."""
+    every = np.full(setting.labels, setting.replay.prior == "labels")
+    return learnt_by(head, setting.seen(tasks) | every, setting.family)
+
+
+def schedule(config: Config) -> Schedule:
+    """Updates of a head and nothing else."""
+    return Schedule(replay=0, head=config.head.rounds or ROUNDS)
+
+
+METHOD: Final = Method(
+    stages,
+    reads="privately",
+    schedule=schedule,
+    settings={"head.kind": "dp-fedavg"},
+    defaults={"head.rounds": ROUNDS, "head.participation": 1.0},
+    meaning="private updates, no replay",
+)

@@ -1,0 +1,85 @@
+"""The public help: coordinates to work in, and rows of the label prior to begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cslr.arrays import FloatArray
+from cslr.methods.fedcil.networks import Shapes
+from cslr.methods.fedcil.pools import Pool
+from cslr.methods.method import Setting
+from cslr.protocol.head import Head
+from cslr.protocol.public_space import PublicSpace, declare_modes
+from cslr.protocol.step4_aggregate.estimate import estimate_replay
+from cslr.protocol.step5_rehearse import Sampler
+
+__all__ = ["Coordinates", "prior_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """The first r public directions, of unit variance on average."""
+
+    directions: FloatArray  # (d, r)
+    centre: FloatArray  # (d,)
+
+    @classmethod
+    def of(cls, space: PublicSpace, count: int) -> Coordinates:
+        """``count`` directions of a space, or all it has."""
+        scale = np.sqrt(space.spread[:count].mean())
+        return cls(space.basis[:, : min(count, space.dimension)] / scale, space.centre)
+
+    def into(self, z: FloatArray) -> FloatArray:
+        """Embeddings (..., d) -> coordinates (..., r)."""
+        x: FloatArray = ((z - self.centre) @ self.directions).astype(np.float32)
+        return x
+
+    def head(self, model: FloatArray, shapes: Shapes) -> Head:
+        """The critic's class path as a head over embeddings."""
+        weights1, bias1, weights2, bias2 = shapes.split(model)[6:]
+        into = self.directions @ weights1
+        arrays = (into, bias1[0] - self.centre @ into, weights2[:, 1:], bias2[0, 1:])
+        return Head(*(array.astype(np.float32) for array in arrays))
+
+    def critic(self, head: Head) -> FloatArray:
+        """The layers of a critic whose class path is a head over embeddings, as one vector.
+
+        What the head says beyond the directions is lost; how real a row is, it does not say.
+        """
+        scale = float(np.square(self.directions[:, 0]).sum())
+        layers = (
+            self.directions.T @ head.weights1 / scale,
+            head.bias1 + self.centre @ head.weights1,
+            np.concatenate([np.zeros((len(head.weights2), 1)), head.weights2], axis=1),
+            np.concatenate([[0.0], head.bias2]),
+        )
+        return np.concatenate([layer.ravel() for layer in layers]).astype(np.float32)
+
+
+def prior_rows(
+    setting: Setting, space: PublicSpace, coordinates: Coordinates, count: int
+) -> Pool | None:
+    """About ``count`` rows of what label texts say, labels as often as publicly expected.
+
+    None without a label prior.
+    """
+    if setting.replay.prior != "labels":
+        return None
+    family, rng = setting.family, setting.seeds.at("prior rows")
+    modes = declare_modes(
+        space, setting.public, setting.label_texts, 1, "labels", setting.seeds.at("prototypes")
+    )
+    sampler = Sampler.of(estimate_replay((), modes, space, family), space)
+    most = int(np.ceil(count * family.shares.max()))
+    z, targets = sampler.draw(most, rng)
+    labels = np.repeat(np.arange(family.labels), most)
+    share = family.shares[labels] / family.shares.max()
+    kept = np.arange(len(labels)) % most < np.round(share * most)
+    return Pool(
+        torch.from_numpy(coordinates.into(z[kept])),
+        torch.from_numpy(labels[kept]),
+        torch.from_numpy(targets[kept]),
+    )

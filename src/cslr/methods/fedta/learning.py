@@ -1,0 +1,110 @@
+"""The course of the method: rounds of local training and a server step, task after task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cslr.config import Effort
+from cslr.methods.fedta.local import CONTRAST, Aim, Recipe, train
+from cslr.methods.fedta.parts import (
+    HIDDEN,
+    Adapter,
+    Head,
+    Person,
+    initial_adapter,
+    initial_head,
+    one_of,
+    scaled,
+)
+from cslr.methods.fedta.rows import TaskRows, rows_of
+from cslr.methods.fedta.server import Prototypes, candidates_of, choose, fuse
+from cslr.methods.method import Setting
+from cslr.seeding import Seeds
+
+__all__ = ["RECIPES", "Learner", "begin", "learn_task"]
+
+RECIPES: Final[dict[Effort, Recipe]] = {
+    "short": Recipe(rounds=3, epochs=10, batch=32, most=256, learning_rate=1e-3, key_rate=0.1),
+    "published": Recipe(
+        rounds=5, epochs=30, batch=16, most=None, learning_rate=1e-3, key_rate=1e-3
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Learner:
+    """All clients and the server after some tasks."""
+
+    tasks: int
+    people: Mapping[int, Person]
+    """Those who have learnt something, by number."""
+    shared: Adapter
+    prototypes: Prototypes
+
+
+def begin(setting: Setting) -> Learner:
+    """Before any task: an adapter that changes nothing and no prototype."""
+    width = setting.population.z.shape[1]
+    slots = sum(len(labels) for labels in setting.tasks)
+    shared = initial_adapter(width, setting.seeds.under("fedta"))
+    return Learner(0, {}, shared, Prototypes.none(slots, width))
+
+
+def learn_task(setting: Setting, recipe: Recipe, before: Learner) -> Learner:
+    """The next task, by all clients that hold rows of it."""
+    seeds = setting.seeds.under("fedta", before.tasks)
+    rows = rows_of(setting, before.tasks)
+    shared, prototypes, people = before.shared, before.prototypes, before.people
+    if rows.clients:
+        slots = len(setting.tasks[before.tasks])
+        first = sum(len(labels) for labels in setting.tasks[: before.tasks])
+        head = _first_head(rows, slots, seeds)
+        for number in range(recipe.rounds):
+            own = Adapter(*(part.repeat(len(rows.clients), 1, 1) for part in shared))
+            aim = _aim(prototypes, first, slots, number, recipe.rounds)
+            own, head = train(rows, own, head, aim, recipe, seeds.under("round", number))
+            candidates = candidates_of(rows, own, head, first)
+            prototypes = choose(prototypes, candidates, closing=number >= recipe.rounds - 2)
+            shared = fuse(own, _anchors(setting), seeds.under("fusion", number))
+        people = {**people, **_taught(before, rows, own, head)}
+    return Learner(before.tasks + 1, people, shared, prototypes)
+
+
+def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> Head:
+    """A softmax over one class needs no hidden units: it always says the same."""
+    outputs = rows.targets.shape[1]
+    hidden = HIDDEN if outputs > 1 or rows.sigmoid else 0
+    return initial_head(rows.clients, rows.x.shape[1], slots, outputs, hidden, seeds)
+
+
+def _taught(before: Learner, rows: TaskRows, own: Adapter, head: Head) -> dict[int, Person]:
+    """The task's clients with what they have learnt."""
+    people = {}
+    for place, client in enumerate(rows.clients):
+        heads = before.people[client].heads if client in before.people else {}
+        now = {**heads, before.tasks: one_of(head, place)}
+        people[client] = Person(one_of(own, place), now)
+    return people
+
+
+def _anchors(setting: Setting) -> Tensor:
+    """As many public sentences as CSLR has anchors."""
+    order = setting.seeds.at("fedta", "anchors").permutation(len(setting.public))
+    return scaled(setting.public[order[: setting.replay.anchors]])
+
+
+def _aim(prototypes: Prototypes, first: int, slots: int, number: int, rounds: int) -> Aim:
+    """The known prototypes, and where among them those of the task's slots stand."""
+    known = prototypes.known
+    place = torch.where(known, known.cumsum(0) - 1, -1)
+    return Aim(
+        prototypes.centres[known],
+        place[first : first + slots],
+        negatives=number < rounds - 1,
+        weight=CONTRAST * rounds,
+    )

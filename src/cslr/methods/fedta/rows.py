@@ -1,0 +1,62 @@
+"""A task's rows as its clients hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cslr.arrays import IntArray
+from cslr.methods.fedta.parts import scaled
+from cslr.methods.method import Setting
+from cslr.protocol.targets import Family, label_targets
+
+__all__ = ["TaskRows", "outputs_of", "rows_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRows:
+    """PRIVATE: the rows of one task and who holds them, clients with most rows first."""
+
+    x: Tensor  # (n, d) embeddings, scaled
+    slots: Tensor  # (n,) which of the task's classes
+    targets: Tensor  # (n, o) over the outputs of the task's classes
+    sigmoid: bool
+    clients: tuple[int, ...]  # (k,)
+    held: tuple[IntArray, ...]  # k times the rows of a client
+
+    @property
+    def sizes(self) -> IntArray:
+        """(k,) falling."""
+        return np.array([len(rows) for rows in self.held], dtype=np.int64)
+
+
+def outputs_of(family: Family, labels: tuple[int, ...]) -> IntArray:
+    """(o,) the outputs that are about ``labels``."""
+    return np.flatnonzero(np.isin(family.label_of_output(), labels))
+
+
+def rows_of(setting: Setting, task: int) -> TaskRows:
+    """All rows of a task that are about one of its labels."""
+    people, labels = setting.population, setting.tasks[task]
+    held = people.held
+    here = np.flatnonzero((people.tasks[held] == task) & np.isin(people.labels[held], labels))
+    rows, clients = held[here], people.clients[here]
+    ids, sizes = np.unique(clients, return_counts=True)
+    ids = ids[np.argsort(-sizes, kind="stable")]
+    if people.targets is None:
+        targets = label_targets(people.labels[rows], setting.labels)
+    else:
+        targets = people.targets[rows]
+    mine = np.ascontiguousarray(targets[:, outputs_of(setting.family, labels)], dtype=np.float32)
+    slots = np.array([labels.index(int(label)) for label in people.labels[rows]], dtype=np.int64)
+    return TaskRows(
+        scaled(people.z[rows]),
+        torch.from_numpy(slots),
+        torch.from_numpy(mine),
+        setting.family.sigmoid,
+        tuple(int(client) for client in ids),
+        tuple(np.flatnonzero(clients == client) for client in ids),
+    )

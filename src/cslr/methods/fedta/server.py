@@ -1,0 +1,114 @@
+"""What the server does after a round: choose a prototype per class, and fuse the adapters.
+
+It sees the clients' class means and adapters as they are: nothing here is private.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cslr.methods.fedta.parts import Adapter, Head, adapted, one_of, read
+from cslr.methods.fedta.rows import TaskRows
+from cslr.seeding import Seeds
+
+__all__ = ["Candidates", "Prototypes", "candidates_of", "choose", "fuse"]
+
+APART: Final = 0.25
+"""Mean cosine with other classes at which a prototype is good enough to stay."""
+FUSION_EPOCHS: Final = 10
+FUSION_BATCH: Final = 16
+FUSION_RATE: Final = 1e-3
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """One per slot of the whole stream; a frozen one never changes again."""
+
+    centres: Tensor  # (S, 2d)
+    known: Tensor  # (S,)
+    frozen: Tensor  # (S,)
+
+    @staticmethod
+    def none(slots: int, width: int) -> Prototypes:
+        """Nothing chosen yet, for embeddings of ``width`` numbers."""
+        unset = torch.zeros(slots, dtype=torch.bool)
+        return Prototypes(torch.zeros(slots, 2 * width), unset, unset)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Class means of h, of all clients that hold the class."""
+
+    centres: Tensor  # (m, 2d)
+    slots: Tensor  # (m,) of the whole stream
+
+
+@torch.no_grad()
+def candidates_of(rows: TaskRows, adapter: Adapter, head: Head, first: int) -> Candidates:
+    """Those of a task whose slots begin at ``first``."""
+    centres, slots = [], []
+    for place, held in enumerate(rows.held):
+        mine = torch.from_numpy(held)
+        own = one_of(head, place)
+        tails = read(one_of(adapter, place), own, rows.x[mine][None]).tails(own)[0]  # (n, 2d)
+        member = functional.one_hot(rows.slots[mine], head.keys.shape[1]).to(tails.dtype)
+        sizes = member.sum(dim=0)
+        present = sizes.nonzero()[:, 0]
+        centres.append((member.T @ tails)[present] / sizes[present, None])
+        slots.append(first + present)
+    return Candidates(torch.cat(centres), torch.cat(slots))
+
+
+def choose(before: Prototypes, candidates: Candidates, closing: bool) -> Prototypes:
+    """For each class that is not frozen, the candidate least like all others.
+
+    Others are the candidates of other classes and the prototypes of classes without candidates.
+    At a mean cosine of at most 0.25 the choice is frozen; ``closing`` freezes all that are known.
+    """
+    likeness = _likeness(before, candidates)
+    centres, known, frozen = before.centres.clone(), before.known.clone(), before.frozen.clone()
+    open_ = ~before.frozen[candidates.slots]
+    for slot in sorted(set(candidates.slots[open_].tolist())):
+        rivals = (candidates.slots == slot).nonzero()[:, 0]
+        best = rivals[likeness[rivals].argmin()]
+        centres[slot] = candidates.centres[best]
+        known[slot] = True
+        frozen[slot] = likeness[best] <= APART
+    return Prototypes(centres, known, known.clone() if closing else frozen)
+
+
+def _likeness(before: Prototypes, candidates: Candidates) -> Tensor:
+    """(m,) each candidate's mean cosine with all others; 0 if there are none."""
+    elsewhere = before.known.clone()
+    elsewhere[candidates.slots] = False
+    slots = torch.cat([candidates.slots, elsewhere.nonzero()[:, 0]])
+    mine = functional.normalize(candidates.centres, dim=-1)
+    others = torch.cat([mine, functional.normalize(before.centres[elsewhere], dim=-1)])
+    foreign = (candidates.slots[:, None] != slots).to(mine.dtype)
+    return (mine @ others.T * foreign).sum(dim=1) / foreign.sum(dim=1).clamp(min=1.0)
+
+
+def fuse(adapters: Adapter, anchors: Tensor, seeds: Seeds) -> Adapter:
+    """One adapter that does to public anchors (m, d) what the clients' do on average.
+
+    The mean squared distance to all clients' answers is least where that to their mean is.
+    """
+    with torch.no_grad():
+        wanted = adapted(adapters, anchors[None]).mean(dim=0)
+    parts = [part.mean(dim=0, keepdim=True).requires_grad_() for part in adapters]
+    optimizer = torch.optim.Adam(parts, lr=FUSION_RATE)
+    for epoch in range(FUSION_EPOCHS):
+        order = torch.from_numpy(seeds.at(epoch).permutation(len(anchors)))
+        for begin in range(0, len(order), FUSION_BATCH):
+            batch = order[begin : begin + FUSION_BATCH]
+            found = adapted(Adapter(*parts), anchors[batch][None])[0]
+            loss = functional.mse_loss(found, wanted[batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return Adapter(*(part.detach() for part in parts))

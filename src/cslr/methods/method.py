@@ -1,0 +1,214 @@
+"""What a method is given, and what it must give back.
+
+A method is a generator of stages: one before any task and one after each. A stage is called only
+if its row of the accuracy matrix is wanted, and answers with what was learnt: above all a scorer,
+embeddings (n, d) to scores (n, outputs), −inf for outputs it knows nothing about.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from cslr.arrays import BoolArray, FloatArray
+from cslr.config import Config, Effort, HeadConfig, ReplayConfig, with_settings
+from cslr.federation.simulation import Population, SimulatedCohort
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.noise import KeyStream
+from cslr.privacy.plan import Plan, Schedule
+from cslr.privacy.sampling import poisson_cohort
+from cslr.protocol.carry_over import Carry
+from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
+from cslr.protocol.ports import Keep
+from cslr.protocol.targets import Family, label_targets
+from cslr.protocol.translation import Affine
+from cslr.seeding import Seeds
+
+__all__ = [
+    "Earlier",
+    "Learnt",
+    "Method",
+    "Scorer",
+    "Setting",
+    "Stage",
+    "Stages",
+    "View",
+    "head_on_rows",
+    "learnt_by",
+]
+
+Scorer = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a method knows at some stage."""
+
+    scores: Scorer
+    artefacts: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+    """Arrays worth keeping with the run, by file and name."""
+    personal: Sequence[tuple[int, Scorer]] = ()
+    """(client, its own scorer), where every client has a model of its own."""
+    own: Sequence[Scorer] = ()
+    """One for each encoder that clients run, of that encoder's own embeddings."""
+    diagnosis: Mapping[str, float] = field(default_factory=dict)
+    """What the method measured about itself; not private, for studies."""
+
+
+Stage = Callable[[], Learnt]
+Stages = Iterator[Stage]
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """The tasks that were released under another encoder."""
+
+    setting: Setting
+    tasks: int
+    carry: Carry
+    between: Affine
+    """From that encoder's embeddings to this one's, fitted on public sentences."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What clients with one of several encoders see."""
+
+    setting: Setting
+    """The same with that encoder's embeddings of everything public."""
+    back: Affine | None
+    """From common coordinates to that encoder's embeddings; None: they are the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One seed of one run."""
+
+    population: Population  # private
+    tasks: tuple[tuple[int, ...], ...]
+    """The labels of each task."""
+    family: Family
+    label_texts: FloatArray  # (c, d), public
+    topics: FloatArray | None  # (c, J, d), public: where labels declare several topics
+    public: FloatArray  # (n, d), public
+    encoder: str
+    replay: ReplayConfig
+    head: HeadConfig
+    effort: Effort
+    plan: Plan
+    ledger: Ledger
+    seeds: Seeds
+    test_shares: FloatArray  # (T, c) labels' shares of a task, for the majority yardstick alone
+    keep: Keep
+    """Where a released vector is made safe, and found again after an interruption."""
+    earlier: Earlier | None = None
+    views: tuple[View, ...] = ()
+    """One for each encoder that clients run, where these are common coordinates."""
+    spoken: Spoken | None = None
+    """What clients remember, where privacy is enforced and a cap is promised."""
+
+    @property
+    def labels(self) -> int:
+        """c: the declared labels of the whole stream."""
+        return len(self.label_texts)
+
+    def seen(self, tasks: int) -> BoolArray:
+        """(c,) the labels of the first ``tasks`` tasks."""
+        seen = np.zeros(self.labels, dtype=np.bool_)
+        for labels in self.tasks[:tasks]:
+            seen[list(labels)] = True
+        return seen
+
+    @property
+    def head_settings(self) -> HeadSettings:
+        """Shape and step size of any head of this run."""
+        return HeadSettings(self.head.hidden, self.head.learning_rate, sigmoid=self.family.sigmoid)
+
+    def coins(self, task: int, update: int | None = None) -> bytes:
+        """The key of a round's participation coins: forgotten where privacy is enforced.
+
+        update: the round of federated training within the task; None: the release of its replay.
+        """
+        if self.ledger.federation.privacy == "enforced":
+            return os.urandom(32)
+        names = ("cohort", task) if update is None else ("cohort", task, "update", update)
+        return self.seeds.digest(*names)
+
+    def cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
+        """The clients that take part in a round, as the server may ask them."""
+        q = self.plan.q if update is None else self.plan.head_q
+        coins = KeyStream(self.coins(task, update))
+        taking_part = poisson_cohort(self.population.count, q, coins)
+        enforced = self.ledger.federation.privacy == "enforced"
+        return self.population.cohort(task, taking_part, self.plan.cap, self.spoken, enforced)
+
+    def initial_head(self) -> Head:
+        """The head every method of this seed begins with."""
+        width = self.public.shape[1]
+        outputs, rng = self.family.outputs, self.seeds.at("initial head")
+        return initial_head(width, outputs, self.head_settings, rng)
+
+
+def _nothing(config: Config) -> Schedule:
+    return Schedule(replay=0)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as an experiment knows it."""
+
+    stages: Callable[[Setting], Stages]
+    reads: Literal["nothing", "privately", "openly"]
+    """What it learns from clients: ε = 0, the calibrated one, or ∞."""
+    schedule: Callable[[Config], Schedule] = _nothing
+    """What it releases about each task, for the plan."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Settings (dotted names) that make the method what it is."""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Settings it prefers where none is given."""
+    meaning: str = ""
+    """A few words for tables."""
+    carries: bool = False
+    """Whether what it released can be carried over to another encoder."""
+    keeps_head: bool = True
+    """Whether a run leaves one head that answers for new texts."""
+
+    def settled(self, config: Config) -> Config:
+        """``config`` with what the method fixes and what it prefers."""
+        chosen = dict(self.settings)
+        for name, value in self.defaults.items():
+            section, key = name.split(".")
+            if name not in chosen and getattr(getattr(config, section), key) is None:
+                chosen[name] = value
+        return with_settings(config, chosen) if chosen else config
+
+
+def learnt_by(
+    head: Head, known: BoolArray, family: Family, **more: Mapping[str, FloatArray]
+) -> Learnt:
+    """What a head knows; it is silent about labels it was never shown."""
+    heard = known[family.label_of_output()]
+
+    def scores(z: FloatArray) -> FloatArray:
+        return np.where(heard, head.scores(z), -np.inf)
+
+    return Learnt(scores, {"head": vars(head), **more})
+
+
+def head_on_rows(setting: Setting, rows: BoolArray, start: Head, steps: int, name: str) -> Head:
+    """``start`` trained for at least ``steps`` steps on raw rows, as non-private yardsticks do."""
+    population = setting.population
+    if population.targets is None:
+        targets = label_targets(population.labels[rows], setting.labels)
+    else:
+        targets = population.targets[rows]
+    batch: Batch = (population.z[rows], targets)
+    settings = HeadSettings(setting.head.hidden, learning_rate=1e-3, sigmoid=setting.family.sigmoid)
+    passes = math.ceil(steps / math.ceil(max(len(batch[0]), 1) / settings.batch))
+    return train_head(start, [batch] * passes, settings, setting.seeds.at(name, "batches"))

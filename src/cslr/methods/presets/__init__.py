@@ -1,0 +1,1 @@
+"""CSLR with other settings: the paper's own protocol, and its ablations."""

@@ -1,0 +1,22 @@
+"""CSLR with another matcher: the paper's ablations of canonicalisation.
+
+Each is CSLR in everything but the argument of step 3, so with J = 1, where there is nothing to
+match, each gives the very same numbers.
+
+Privacy: that of CSLR.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cslr.methods.cslr import replay_method
+
+__all__ = ["HUNGARIAN", "NEAREST_MEAN", "NO_ANCHOR", "OPTIMAL_TRANSPORT"]
+
+NO_ANCHOR: Final = replay_method("random ids", {"replay.matcher": "random"})
+NEAREST_MEAN: Final = replay_method("nearest means", {"replay.matcher": "nearest-mean"})
+HUNGARIAN: Final = replay_method("Hungarian on means", {"replay.matcher": "hungarian"})
+OPTIMAL_TRANSPORT: Final = replay_method(
+    "entropic transport", {"replay.matcher": "optimal-transport"}
+)

@@ -1,0 +1,19 @@
+"""dp-class-stats: one Gaussian per label, no list, no matching: the strongest simple release.
+
+It is CSLR with J = 1 and L = 1, so what lists and anchors add is what CSLR has beyond it.
+
+Privacy: end to end, as its head learns from the release alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cslr.methods.cslr import replay_method
+
+__all__ = ["METHOD"]
+
+METHOD: Final = replay_method(
+    "one Gaussian per label",
+    settings={"replay.grouping": "labels", "replay.sub_modes": 1, "replay.list_size": 1},
+)

@@ -1,0 +1,1 @@
+"""What stands beside every method: a constant, label texts alone, pooled training."""

@@ -1,0 +1,1 @@
+"""All that is on disk about what was spent: records, keys, receipts, checks."""

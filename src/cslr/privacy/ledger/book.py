@@ -1,0 +1,331 @@
+"""The federation's account book: write-ahead, append-only, hash-chained. ε comes from here.
+
+A line per record, each numbered and naming the hash of the one before:
+
+    open      who is protected and how: federation and its id, unit, δ, budget, simulated | enforced
+    plan      fixed before the first release; another one is refused
+    upgrade   the same plan under other public settings: another encoder from here on
+    charge    a release that is about to happen, with a commitment to its noise key and a tag
+    settled   its result is safe elsewhere; the key is gone
+
+A charge is on disk before its noise is drawn, and the sum it is for was kept beside the noise key
+before that. If the process dies in between, the release is finished from there, at no further cost
+and without asking anybody again: whether rows changed meanwhile can show neither in the ledger nor
+in what the program does. If key or sum are lost, the release is charged again. So a crash may
+over-charge, never under-charge.
+
+A ledger belongs to a federation or data set, not to a run: a second run on the same data adds up.
+What a run keeps carries a ``Receipt``: the federation's id, number and hash of the record that paid
+for it. A ledger without that record was reset, rolled back or is another's, and is refused. The
+record is on disk before the receipt is, so no crash can bring about a receipt without its record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from cslr.arrays import IntArray
+from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
+from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
+from cslr.privacy.ledger.chain import Chain, head_of, read_chain
+from cslr.privacy.ledger.entries import Entries
+from cslr.privacy.ledger.facts import agree, plain, refusal
+from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
+from cslr.privacy.ledger.opening import Federation, Privacy, check_opening, federation_in, opening
+from cslr.privacy.ledger.receipts import Receipt, objection
+from cslr.privacy.plan import Plan
+
+__all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
+
+
+class Ledger:
+    """The open account book of one federation. Create or reopen it with ``Ledger.at``.
+
+    Threads of one process may share it; a second process is refused while it is open.
+    """
+
+    def __init__(self, federation: Federation, keys: NoiseKeys, chain: Chain) -> None:
+        if federation.privacy == "enforced" and isinstance(keys, SeededKeys):
+            raise ValueError("keys that follow from a seed cannot enforce privacy")
+        self.federation = federation
+        self._keys = keys
+        self._chain = chain
+        self._entries = Entries()
+        for record in chain.records:
+            self._entries.add(record)
+        self._paid: dict[str, Receipt] = {}
+        self._turn = threading.RLock()
+
+    @classmethod
+    def at(cls, path: Path, federation: Federation, keys: NoiseKeys) -> Self:
+        """Open the ledger at ``path``, creating it if there is none, and lock it."""
+        chain = Chain.at(path, private=federation.privacy == "enforced")
+        try:
+            ledger = cls(federation, keys, chain)
+            ledger._check_or_open(path)
+        except BaseException:
+            chain.close()
+            raise
+        return ledger
+
+    @classmethod
+    def in_memory(cls, federation: Federation, keys: NoiseKeys) -> Self:
+        """A ledger that is gone with the process, for studies that write nothing."""
+        ledger = cls(federation, keys, Chain())
+        ledger._check_or_open(Path("the ledger"))
+        return ledger
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The verified contents of a ledger file, to look at: it can charge nothing."""
+        chain = read_chain(path)
+        if not chain.records:
+            raise LedgerCorrupted(f"{path} holds no complete record")
+        return cls(federation_in(path, chain.records[0]["body"]), _NoKeys(), chain)
+
+    def close(self) -> None:
+        """Give the lock back. Nothing can be charged from then on."""
+        with self._turn:
+            self._chain.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Everything written so far, in order."""
+        return self._chain.records
+
+    @property
+    def id(self) -> str:
+        """The federation's own name among all: random, or derived from the seed of a simulation."""
+        opening = self.records[0]
+        return str(opening["body"].get("id", opening["hash"][:32]))
+
+    @property
+    def headless(self) -> bool:
+        """Whether nothing beside the file told how long it was when it was opened."""
+        return self._chain.headless
+
+    # -- what happens, in order ------------------------------------------------------------------
+
+    def fix_plan(self, plan: Plan, public: Mapping[str, object]) -> None:
+        """Write the plan and the public settings down; the same again is fine, another is not.
+
+        The same means equal, and for a ``Sketch`` within the tolerance that it states.
+        """
+        body = plain({"plan": plan.as_dict(), "public": dict(public)})
+        with self._turn:
+            fixed = self._entries.plan
+            if fixed is None:
+                self._append("plan", body)
+            elif not agree(fixed, body):
+                raise PlanChanged(refusal(self.federation.name, fixed, body))
+
+    def upgrade_plan(
+        self, plan: Plan, before: Mapping[str, object], now: Mapping[str, object]
+    ) -> None:
+        """Note that public settings change from ``before`` to ``now``; σ, releases and cap stay."""
+        body = plain({"plan": plan.as_dict(), "public": dict(now)})
+        with self._turn:
+            if not agree(self._entries.plan, body):
+                self.fix_plan(plan, before)
+                self._append("upgrade", body)
+
+    def has_fixed(self, plan: Plan, public: Mapping[str, object]) -> bool:
+        """Whether this was written down, as ``fix_plan`` compares."""
+        return agree(self._entries.plan, plain({"plan": plan.as_dict(), "public": dict(public)}))
+
+    def charge(self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes = b"") -> bytes:
+        """Make the cost of a release durable and hand out its noise key.
+
+        tag_of: names the sum under a key. kept: the sum, to finish the release after a crash.
+        """
+        with self._turn:
+            record, key = self._repeated(charge, tag_of) or self._new_release(charge, tag_of, kept)
+            self._paid[charge.label] = Receipt(self.id, record["n"], record["hash"])
+            return key
+
+    def interrupted(self, charge: Charge) -> tuple[bytes, bytes, str] | None:
+        """Key, kept sum and tag of a release that was charged and not finished, if there is one."""
+        with self._turn:
+            for record, key, kept in self._open_releases(charge):
+                if kept:
+                    self._paid[charge.label] = Receipt(self.id, record["n"], record["hash"])
+                    return key, kept, record["body"]["tag"]
+        return None
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        """The key of the noise that is added to an integer sum under a key handed out here."""
+        return self._keys.noise_key(key, total)
+
+    def receipt(self, label: str) -> Receipt:
+        """Of the release of ``label`` that was charged last, to be kept beside it."""
+        if label not in self._paid:
+            raise ValueError(f"nothing was charged for {label!r} since the ledger was opened")
+        return self._paid[label]
+
+    def settle(self, label: str, digest: str) -> None:
+        """The result of ``label``, known by its digest, is safe on disk: forget the key."""
+        with self._turn:
+            for record in self._entries.open_charges(label):
+                attempt = record["body"]["attempt"]
+                # The key goes first: a crash in between leaves an open charge, never a key.
+                self._keys.discard(label, attempt)
+                self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
+            self._paid.pop(label, None)
+
+    def accept(self, label: str, receipt: Receipt | None) -> None:
+        """Refuse a kept result whose charge this ledger does not hold."""
+        if receipt is not None:
+            problem = objection(receipt, label, self.id, self.records)
+        else:  # older than receipts, as its ledger must be, too
+            problem = "carries no receipt" if "id" in self.records[0]["body"] else None
+        if problem is None:
+            return
+        raise LedgerCorrupted(
+            f"the kept result of {label!r} {problem}: the ledger of {self.federation.name!r} was "
+            "begun anew, replaced by an older copy, or is not the one the run began with. Restore "
+            "it; nothing is released"
+        )
+
+    def confirm(self, label: str, digest: str) -> None:
+        """Refuse a kept result that this ledger did not pay for; settle it if it was not yet."""
+        with self._turn:
+            if not self._entries.knows(label):
+                raise LedgerCorrupted(
+                    f"a kept result of {label!r} has no charge in the ledger of "
+                    f"{self.federation.name!r}: was the ledger moved or begun anew?"
+                )
+            if self._entries.settled_as(label, digest):
+                return
+            # A crash came between keeping and settling it, be it in a first run or a later.
+            if not self._entries.open_charges(label):
+                raise LedgerCorrupted(
+                    f"the kept result of {label!r} is not the one that was released"
+                )
+            self.settle(label, digest)
+
+    # -- what it says ----------------------------------------------------------------------------
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """Everything that was charged, in order."""
+        return tuple(self._entries.charges)
+
+    @property
+    def unsettled(self) -> list[tuple[str, int]]:
+        """(label, attempt) of charges whose result is not known to be safe."""
+        return self._entries.unsettled()
+
+    @property
+    def cap(self) -> int | None:
+        """The most releases a client contributes to, if a plan fixed it before the first one."""
+        return self._entries.cap
+
+    @property
+    def effective_cap(self) -> int | None:
+        """The cap, as long as every charge is one of the plan's releases, made once."""
+        return self._entries.effective_cap()
+
+    def epsilon(self, scope: Scope, adversary: Adversary) -> float:
+        """ε spent so far at the federation's δ."""
+        delta = self.federation.budget.delta
+        return epsilon_of(self.charges, delta, adversary, scope, cap=self.effective_cap)
+
+    # -- within ----------------------------------------------------------------------------------
+
+    def _append(self, kind: str, body: Mapping[str, object]) -> dict[str, Any]:
+        record = self._chain.append(kind, body)
+        self._entries.add(record)
+        return record
+
+    def _new_release(
+        self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes
+    ) -> tuple[dict[str, Any], bytes]:
+        """A charge within the budget, with a key of its own."""
+        self._check_budget(charge)
+        attempt = len(self._entries.charges)
+        key = self._keys.fresh(charge.label, attempt, kept)
+        commitment = hashlib.sha256(key).hexdigest()
+        promised = {"attempt": attempt, "commitment": commitment, "tag": tag_of(key)}
+        return self._append("charge", {**asdict(charge), **promised}), key
+
+    def _repeated(
+        self, charge: Charge, tag_of: Callable[[bytes], str]
+    ) -> tuple[dict[str, Any], bytes] | None:
+        """In a simulation, an unfinished charge of the very same sum: it keeps no sums."""
+        if self._keys.seeded:
+            for record, key, _ in self._open_releases(charge):
+                if tag_of(key) == record["body"]["tag"]:
+                    return record, key
+        return None
+
+    def _open_releases(self, charge: Charge) -> list[tuple[dict[str, Any], bytes, bytes]]:
+        """Unfinished charges of this release at this cost, with their keys and what was kept."""
+        found = []
+        for record in self._entries.open_charges(charge.label):
+            body = record["body"]
+            key, kept = self._keys.recover(charge.label, body["attempt"]) or (b"", b"")
+            same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
+            if same_cost and hashlib.sha256(key).hexdigest() == body["commitment"]:
+                found.append((record, key, kept))
+        return found
+
+    def _check_budget(self, charge: Charge) -> None:
+        budget = self.federation.budget
+        if self._entries.surely_within(budget, charge):
+            return
+        after = epsilon_of(
+            [*self.charges, charge],
+            budget.delta,
+            budget.adversary,
+            budget.scope,
+            cap=self._entries.effective_cap(charge),
+        )
+        if not after <= budget.epsilon + 1e-9:  # an ε that is not a number is refused, too
+            spent = self.epsilon(budget.scope, budget.adversary)
+            raise BudgetExceeded(
+                f"releasing {charge.label!r} would bring {self.federation.name!r} to "
+                f"ε = {after:.3g} against {budget.adversary}, beyond its budget of "
+                f"{budget.epsilon:g} (spent: {spent:.3g}). Nothing was released."
+            )
+
+    def _check_or_open(self, path: Path) -> None:
+        if not self.records:
+            self._append("open", opening(self.federation, self._keys))
+            return
+        body = self.records[0]["body"]
+        check_opening(path, body, self.federation)
+        enforced = self.federation.privacy == "enforced"
+        if self.headless and enforced and "id" in body and len(self.records) > 1:
+            raise LedgerCorrupted(
+                f"{head_of(path)} is missing, so nobody can tell whether {path} is whole. Restore "
+                "both, or account for the federation by hand"
+            )
+
+
+class _NoKeys:
+    """Keys for a ledger that is only read."""
+
+    seeded: ClassVar[bool] = False
+
+    def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
+        raise PrivacyError("this ledger was opened for reading")
+
+    def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
+        return None
+
+    def noise_key(self, key: bytes, total: IntArray) -> bytes:
+        raise PrivacyError("this ledger was opened for reading")
+
+    def discard(self, label: str, attempt: int) -> None:
+        raise PrivacyError("this ledger was opened for reading")

@@ -1,0 +1,193 @@
+"""What a ledger knows of the rows it belongs to: keyed fingerprints in ``rows.json`` beside it.
+
+    declarations   what was declared about the rows, without their budget and number of clients
+    file           device and inode of the file of rows
+    written        the same with the time of its last change
+    place          the directory in which the ledger lies
+
+Each is an HMAC-SHA256 under a random key of 32 bytes that lies in the same file, and so does a
+checksum over all of it. The file is readable by its owner alone, as private as the rows, and is
+never copied into a run directory. It does not depend on what the rows say; ``written`` changes with
+the time at which their file was saved.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from cslr.errors import LedgerCorrupted, PrivacyError
+from cslr.files import write_atomic
+from cslr.privacy.ledger.chain import canonical
+
+__all__ = ["Fingerprints", "OwnRows", "fingerprints_in", "told_of_disk"]
+
+_NAME: Final = "rows.json"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """A file of rows, as far as its ledger is concerned."""
+
+    path: Path
+    """Resolved: a link stands for the file it names."""
+    stem: str
+    """The file's name without its endings; ledger and pointer are named after it."""
+    declared: bytes
+    """What was declared, in one spelling, without budget and number of clients."""
+
+    @property
+    def beside(self) -> Path:
+        """Where the ledger lies unless another directory was named."""
+        return self.path.with_name(f"{self.stem}.cslr-federation")
+
+    @property
+    def pointer(self) -> Path:
+        """The file that names the ledger of these rows."""
+        return self.path.with_name(f"{self.stem}.cslr-ledger")
+
+    @property
+    def links(self) -> int:
+        """How many names the file has."""
+        return self.path.stat().st_nlink
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """PRIVATE. The contents of ``rows.json``."""
+
+    key: bytes
+    declarations: tuple[str, ...]
+    file: str
+    written: str
+    place: str
+
+    @classmethod
+    def new(cls, rows: OwnRows, directory: Path) -> Self:
+        """Under a fresh key."""
+        empty = cls(_fresh_key(), (), "", "", "")
+        return empty.renewed(rows).at(directory)
+
+    def renewed(self, rows: OwnRows) -> Self:
+        """With the file as it is now; what is declared about it now is added."""
+        declared = self._of("declaration", rows.declared.hex())
+        known = self.declarations
+        return replace(
+            self,
+            declarations=known if declared in known else (*known, declared),
+            file=self._of("file", _identity(rows.path)),
+            written=self._of("written", _identity_and_time(rows.path)),
+        )
+
+    def at(self, directory: Path) -> Self:
+        """As of a ledger that lies in ``directory``."""
+        return replace(self, place=self._of("place", str(directory.resolve())))
+
+    def lies_at(self, directory: Path) -> bool:
+        """Whether the ledger lies where it was written."""
+        return self.at(directory).place == self.place
+
+    def declares(self, rows: OwnRows) -> bool:
+        """Whether the same was declared about the ledger's rows, now or earlier."""
+        return self._of("declaration", rows.declared.hex()) in self.declarations
+
+    def is_file(self, rows: OwnRows) -> bool:
+        """Whether it is the very file, by whatever name; a deleted file's number is used again."""
+        return self._of("file", _identity(rows.path)) == self.file
+
+    def is_unchanged_file(self, rows: OwnRows) -> bool:
+        """Whether it is the very file, not written to since the last run on it."""
+        return self._of("written", _identity_and_time(rows.path)) == self.written
+
+    def write(self, directory: Path) -> None:
+        """Durable when it returns, readable by its owner alone."""
+        path, body = directory / _NAME, self._body()
+        content = canonical({**body, "checksum": self._of("all", body)}).encode() + b"\n"
+        with told_of_disk(path):
+            write_atomic(path, content)
+
+    def _body(self) -> dict[str, object]:
+        return {
+            "version": _VERSION,
+            "key": self.key.hex(),
+            "declarations": list(self.declarations),
+            "file": self.file,
+            "written": self.written,
+            "place": self.place,
+        }
+
+    def _of(self, what: str, value: object) -> str:
+        return hmac.new(self.key, canonical([what, value]).encode(), "sha256").hexdigest()
+
+
+def fingerprints_in(directory: Path) -> Fingerprints | None:
+    """What the ledger in ``directory`` knows of its rows; None: nothing yet."""
+    path = directory / _NAME
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}. {_RESTORE}") from None
+    found = _parsed(content)
+    if found is None:
+        raise LedgerCorrupted(f"{path} is damaged. {_RESTORE}")
+    return found
+
+
+_RESTORE: Final = (
+    "It tells which rows the ledger beside it belongs to: restore it from a backup. Nothing is "
+    "released"
+)
+
+
+def _parsed(content: bytes) -> Fingerprints | None:
+    """What was written, if it is whole byte for byte."""
+    try:
+        body: dict[str, Any] = json.loads(content)
+        checksum = body.pop("checksum")
+        found = Fingerprints(
+            bytes.fromhex(body["key"]),
+            tuple(body["declarations"]),
+            body["file"],
+            body["written"],
+            body["place"],
+        )
+        whole = canonical({**found._body(), "checksum": found._of("all", found._body())})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    intact = whole.encode() + b"\n" == content and isinstance(checksum, str)
+    return found if intact else None
+
+
+def _fresh_key() -> bytes:
+    return os.urandom(32)
+
+
+def _identity(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_dev, found.st_ino]
+
+
+def _identity_and_time(path: Path) -> list[int]:
+    return [*_identity(path), path.stat().st_mtime_ns]
+
+
+@contextmanager
+def told_of_disk(path: Path) -> Iterator[None]:
+    """An error of the disk at ``path``, before anything was charged."""
+    try:
+        yield
+    except OSError as error:
+        raise PrivacyError(
+            f"{path} could not be written: {error.strerror or error}. It ties the rows to their "
+            "one ledger, so nothing was charged. Make the directory writable or free some space, "
+            "and repeat the command"
+        ) from error

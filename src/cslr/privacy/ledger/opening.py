@@ -1,0 +1,83 @@
+"""Whose ledger it is: the first record, and what may not differ from it when it is reopened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from cslr.errors import LedgerCorrupted, PlanChanged
+from cslr.privacy.ledger.facts import agree, differences, plain
+from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
+from cslr.privacy.plan import Budget
+
+__all__ = [
+    "Federation",
+    "Privacy",
+    "check_opening",
+    "federation_in",
+    "opening",
+]
+
+Privacy = Literal["simulated", "enforced"]
+
+_VERSION: Final = 2
+"""1 had no id and no head; it is still read and continued."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Whose ledger this is; everything here is public."""
+
+    name: str
+    budget: Budget
+    privacy: Privacy
+
+
+def opening(federation: Federation, keys: NoiseKeys) -> dict[str, object]:
+    """The body of a new ledger's first record.
+
+    Its id is 16 bytes of the operating system, or of the seed where the keys follow from one: a
+    simulation stays the same byte for byte.
+    """
+    if isinstance(keys, SeededKeys):
+        identity = keys.seeds.digest("federation", federation.name)[:16]
+    else:
+        identity = os.urandom(16)
+    return {**_facts(federation), "version": _VERSION, "id": identity.hex()}
+
+
+def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -> None:
+    """Refuse the ledger of another federation, or of another promise."""
+    _check_version(path, body)
+    wanted = plain(_facts(federation))
+    found = {name: value for name, value in body.items() if name not in ("version", "id")}
+    if not agree(found, wanted):
+        changed = differences(found, wanted)
+        raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
+
+
+def federation_in(path: Path, body: Mapping[str, Any]) -> Federation:
+    """The federation that a ledger says it belongs to."""
+    _check_version(path, body)
+    try:
+        return Federation(body["name"], Budget.from_dict(body["budget"]), body["privacy"])
+    except (KeyError, TypeError) as error:
+        raise LedgerCorrupted(f"{path} does not say whose it is ({error!r})") from error
+
+
+def _check_version(path: Path, body: Mapping[str, Any]) -> None:
+    if body.get("version") not in (1, _VERSION):
+        raise LedgerCorrupted(f"{path} was written by a newer version of cslr; update this one")
+
+
+def _facts(federation: Federation) -> dict[str, object]:
+    return {
+        "name": federation.name,
+        "unit": "client",
+        "adjacency": "zero-out",
+        "budget": federation.budget.as_dict(),
+        "privacy": federation.privacy,
+    }

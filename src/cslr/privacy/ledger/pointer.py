@@ -1,0 +1,294 @@
+"""One ledger for a file of rows: what it costs adds up in one place, or nothing starts.
+
+The first ledger of a file leaves a pointer beside the rows, ``STEM.cslr-ledger``, which names the
+ledger's directory and id. From then on that ledger is used and no other. A copy or another name of
+the rows is recognised by what the ledgers in the same directory know of theirs (``ledger_rows``):
+the same declaration, or the same file. A ledger that lies elsewhere than it was written was moved
+or copied, and is refused until its holder says which (``cslr ledger moved``).
+
+Order on disk: ledger, fingerprints, pointer, first charge. Whatever a crash leaves of these is
+completed by the next run, and nothing was charged before all of them are there.
+
+This stops accidents. Rows that were copied to another directory or machine without their ledger,
+copies whose declaration was changed, and files removed by somebody with write access cannot be
+recognised.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cslr.errors import LedgerCorrupted, LedgerMoved, PrivacyError, SecondLedger
+from cslr.files import write_atomic
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.chain import canonical
+from cslr.privacy.ledger.fingerprints import Fingerprints, OwnRows, fingerprints_in, told_of_disk
+from cslr.privacy.ledger.keys import EphemeralKeys
+
+__all__ = ["OwnRows", "declare_moved", "ledger_directory", "open_ledger"]
+
+_VERSION: Final = 1
+_LEDGER: Final = "ledger.jsonl"
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The contents of ``STEM.cslr-ledger``."""
+
+    rows: str
+    """The name of the file of rows."""
+    ledger: Path
+    """The ledger's directory, absolute."""
+    id: str
+
+    def as_bytes(self) -> bytes:
+        """The one spelling."""
+        said = {"version": _VERSION, "rows": self.rows, "ledger": str(self.ledger), "id": self.id}
+        return canonical(said).encode() + b"\n"
+
+
+def ledger_directory(rows: OwnRows, given: Path | None = None) -> Path:
+    """The directory of the one ledger of ``rows``; reads only.
+
+    given: the directory that the user names. Any other than the rows' own is refused.
+    """
+    if rows.links > 1:
+        raise SecondLedger(
+            f"{rows.path} has {rows.links} names (hard links), and another may have a ledger that "
+            f"cannot be seen from here. Remove the others, or replace this one by a copy"
+        )
+    pointer = _read_pointer(rows.pointer)
+    directory = _chosen(rows, given, pointer)
+    _check_place(rows, directory, pointer)
+    _refuse_siblings(rows, directory)
+    return directory
+
+
+def open_ledger(rows: OwnRows, directory: Path, federation: Federation) -> Ledger:
+    """The ledger of ``rows``, open and locked; tied to them before it can be charged."""
+    with _locked(rows.path):
+        ledger_directory(rows, directory)
+        keys = EphemeralKeys(directory / "keys")
+        ledger = Ledger.at(directory / _LEDGER, federation, keys)
+        try:
+            _tie(rows, directory.resolve(), ledger.id)
+        except BaseException:
+            ledger.close()
+            raise
+    return ledger
+
+
+def declare_moved(directory: Path, pointer: Path | None = None) -> list[Path]:
+    """Note that a ledger was moved to ``directory``: in its fingerprints and in its pointers.
+
+    pointer: that of its rows; None: those beside the ledger. Returns the pointers that were
+    changed. A copy is refused while a pointer names the original and that is there.
+    """
+    here = directory.resolve()
+    own = Ledger.read(directory / _LEDGER).id
+    known = fingerprints_in(directory)
+    if known is None:
+        raise LedgerMoved(
+            f"{directory} is not tied to any rows yet, so nothing has to be noted: run with "
+            f"--federation {directory}"
+        )
+    pointers = _pointers_of(own, pointer or here.parent)
+    if pointer is None and not pointers:
+        raise LedgerMoved(
+            f"no rows beside {directory} point at this ledger; name theirs with --data FILE"
+        )
+    for path, said in pointers.items():
+        if said.ledger != here and _id_of(said.ledger) == own:
+            raise SecondLedger(
+                f"{path} names {said.ledger}, where the ledger still is: {directory} is a copy. "
+                f"Remove the copy; only one may be used"
+            )
+    known.at(here).write(here)
+    for path, said in pointers.items():
+        _write_pointer(path, Pointer(said.rows, here, own))
+    return list(pointers)
+
+
+# -- which ledger ----------------------------------------------------------------------------------
+
+
+def _chosen(rows: OwnRows, given: Path | None, pointer: Pointer | None) -> Path:
+    if pointer is None:
+        beside = rows.beside
+        if given is None or given.resolve() == beside.resolve():
+            return given or beside
+        if (beside / _LEDGER).exists():
+            raise SecondLedger(_other(given, rows, beside))
+        return given
+    if not (pointer.ledger / _LEDGER).exists():
+        raise LedgerMoved(_missing(rows, given, pointer))
+    if given is not None and given.resolve() != pointer.ledger:
+        raise SecondLedger(_other(given, rows, pointer.ledger))
+    return given or pointer.ledger
+
+
+def _other(given: Path, rows: OwnRows, ledger: Path) -> str:
+    return (
+        f"--federation {given}: the ledger of {rows.path} lies at {ledger}, and what all runs on "
+        f"these rows cost adds up there. Leave --federation out"
+    )
+
+
+def _missing(rows: OwnRows, given: Path | None, pointer: Pointer) -> str:
+    said = f"{rows.pointer} says that the ledger of these rows lies at {pointer.ledger}, "
+    for candidate in (given, rows.beside):
+        if candidate is not None and (candidate / _LEDGER).exists():
+            return (
+                f"{said}which is not there. If it was moved to {candidate}, say so with "
+                f"`cslr ledger moved {candidate} --data {rows.path}`"
+            )
+    return f"{said}which is not there. Restore it from a backup; it is not started anew at ε = 0"
+
+
+def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> None:
+    """Refuse a ledger that was moved or copied, or that belongs to other rows."""
+    known = fingerprints_in(directory)
+    if known is None:
+        if pointer is not None:
+            raise LedgerCorrupted(
+                f"rows.json is missing in {directory}. Restore it from a backup; or, if nothing "
+                f"was copied, remove {rows.pointer} and run once with --federation {directory}"
+            )
+        return  # a new ledger, or one made before there were fingerprints
+    if not (directory / _LEDGER).exists():
+        raise LedgerMoved(
+            f"there was a ledger in {directory}, and it is not there. Restore it from a backup; "
+            f"it is not started anew at ε = 0"
+        )
+    if not known.lies_at(directory):
+        raise LedgerMoved(
+            f"the ledger in {directory} was moved or copied there. If it was moved, say so with "
+            f"`cslr ledger moved {directory} --data {rows.path}`; a copy must not be used beside "
+            f"the original"
+        )
+    if pointer is None and not known.declares(rows):
+        raise SecondLedger(
+            f"the ledger in {directory} belongs to other rows: something else is declared about "
+            f"them. Name the ledger of {rows.path}, or leave --federation out"
+        )
+
+
+def _refuse_siblings(rows: OwnRows, directory: Path) -> None:
+    """Refuse rows for which another ledger lies, or is pointed at, in their directory."""
+    own = directory.resolve()
+    for ledger, of in sorted(_siblings(rows).items()):
+        known = fingerprints_in(ledger) if ledger != own else None
+        if known is None:
+            continue
+        if known.declares(rows):
+            why = "the same is declared about its rows, so these are a copy or have another name"
+            fix = "if these are other people's rows, give their declaration another name"
+        elif known.is_unchanged_file(rows) or (known.is_file(rows) and of is None):
+            why = "it is this very file's, under another name"
+            fix = "if these are other rows, save them to a new file"
+        else:
+            continue
+        raise SecondLedger(
+            f"{rows.path} has a ledger at {ledger}: {why}. Use that one, with --federation "
+            f"{ledger} or under the old name; {fix}; and keep copies of a ledger elsewhere"
+        )
+
+
+def _siblings(rows: OwnRows) -> dict[Path, Path | None]:
+    """Ledgers in or pointed at from the rows' directory, with their own rows if those are there."""
+    folder = rows.path.parent
+    found: dict[Path, Path | None] = {
+        path.resolve(): None for path in folder.glob("*.cslr-federation") if path.is_dir()
+    }
+    for path in sorted(folder.glob("*.cslr-ledger")):
+        pointer = _read_pointer(path) if path != rows.pointer else None
+        if pointer is not None:
+            others = folder / pointer.rows
+            there = others.exists() and not others.samefile(rows.path)
+            found[pointer.ledger] = others if there else found.get(pointer.ledger)
+    return found
+
+
+# -- what is written -------------------------------------------------------------------------------
+
+
+def _tie(rows: OwnRows, directory: Path, own: str) -> None:
+    """Write fingerprints and pointer, as far as they are not there as they should be."""
+    pointer = _read_pointer(rows.pointer)
+    if pointer is not None and pointer.id != own:
+        raise SecondLedger(
+            f"{rows.pointer} names ledger {pointer.id[:8]}…, but {directory} holds another, "
+            f"{own[:8]}…: it was replaced or begun anew. Restore the ledger of these rows"
+        )
+    before = fingerprints_in(directory)
+    now = Fingerprints.new(rows, directory) if before is None else before.renewed(rows)
+    if now != before:
+        now.write(directory)
+    wanted = Pointer(rows.path.name, directory, own)
+    if pointer != wanted:
+        _write_pointer(rows.pointer, wanted)
+
+
+def _write_pointer(path: Path, pointer: Pointer) -> None:
+    with told_of_disk(path):
+        write_atomic(path, pointer.as_bytes())
+
+
+def _read_pointer(path: Path) -> Pointer | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        said: dict[str, Any] = json.loads(content)
+        pointer = Pointer(str(said["rows"]), Path(said["ledger"]), str(said["id"]))
+        whole = pointer.as_bytes() == content
+    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise LedgerCorrupted(
+            f"{path} is damaged. It names the ledger of the rows beside it: restore it from a "
+            f"backup, or remove it and run once with --federation DIR, where that ledger lies"
+        )
+    return pointer
+
+
+def _pointers_of(own: str, where: Path) -> dict[Path, Pointer]:
+    """The pointers at ``where``, a pointer or a directory of some, to the ledger with this id."""
+    paths = sorted(where.glob("*.cslr-ledger")) if where.is_dir() else [where]
+    read = {path: _read_pointer(path) for path in paths}
+    return {path: found for path, found in read.items() if found is not None and found.id == own}
+
+
+def _id_of(directory: Path) -> str | None:
+    path = directory / _LEDGER
+    return Ledger.read(path).id if path.exists() else None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time decides which ledger is the rows'."""
+    with told_of_disk(path):
+        file = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PrivacyError(f"{path} is in use by another process; wait for it to end") from None
+        except OSError as error:
+            raise PrivacyError(
+                f"{path} could not be locked: {error.strerror or error}. Nothing was charged; "
+                "keep the rows on a disk that has locks, and repeat the command"
+            ) from error
+        yield
+    finally:
+        os.close(file)

@@ -1,0 +1,164 @@
+"""Is a ledger whole, and do others count what it counts? Reads only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cslr.errors import LedgerCorrupted
+from cslr.privacy.accounting import ADVERSARIES, SCOPES, Adversary, Scope
+from cslr.privacy.ledger.accountants import Kinds, Opinion, opinions, recount
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys
+
+__all__ = ["Check", "Cost", "Verification", "verify"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    finding: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An ε of the ledger beside what other accountants say."""
+
+    scope: Scope
+    adversary: Adversary
+    epsilon: float
+    opinions: tuple[Opinion, ...]
+
+    @property
+    def agreed(self) -> bool:
+        """Whether nobody disagrees."""
+        return all(opinion.agrees is not False for opinion in self.opinions)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Everything that was looked at in one ledger."""
+
+    path: Path
+    checks: tuple[Check, ...]
+    costs: tuple[Cost, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether all is well."""
+        return all(check.holds for check in self.checks) and all(c.agreed for c in self.costs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; JSON has no ∞, so that is null."""
+        return {
+            "path": str(self.path),
+            "holds": self.holds,
+            "checks": [asdict(check) for check in self.checks],
+            "epsilon": [
+                {**asdict(cost), "epsilon": cost.epsilon if math.isfinite(cost.epsilon) else None}
+                for cost in self.costs
+            ],
+        }
+
+
+def verify(path: Path) -> Verification:
+    """Check chain, head, plan, charges, keys and budget; count every ε again."""
+    try:
+        ledger = Ledger.read(path)
+    except LedgerCorrupted as error:
+        return Verification(path, (Check("chain", str(error), False),))
+    checks = (
+        _chain(ledger),
+        _head(ledger),
+        _plan(ledger),
+        _charges(ledger),
+        _keys(ledger, path.parent / "keys"),
+        _budget(ledger),
+    )
+    return Verification(path, checks, _costs(ledger))
+
+
+def _chain(ledger: Ledger) -> Check:
+    newest = ledger.records[-1]
+    found = f"{newest['n'] + 1} records, the newest {newest['hash'][:16]}…; federation {ledger.id}"
+    return Check("chain", found, True)
+
+
+def _head(ledger: Ledger) -> Check:
+    """Where it is there, reading the ledger has compared it."""
+    if not ledger.headless:
+        return Check("head", "the chain reaches as far as it ever did", True)
+    if "id" not in ledger.records[0]["body"]:
+        return Check("head", "none: the ledger is older than heads", True)
+    needed = ledger.federation.privacy == "enforced" and len(ledger.records) > 1
+    return Check("head", "missing: records cut from the end would not be noticed", not needed)
+
+
+def _plan(ledger: Ledger) -> Check:
+    if ledger.cap is not None:
+        found = f"fixed before the first release; a client is in at most {ledger.cap} tasks"
+        return Check("plan", found, True)
+    late = any(record["kind"] == "plan" for record in ledger.records)
+    return Check("plan", "fixed after a release: caps nothing" if late else "none", True)
+
+
+def _charges(ledger: Ledger) -> Check:
+    every, open_ = len(ledger.charges), len(ledger.unsettled)
+    found = f"{every} charges, {every - open_} settled"
+    if open_:
+        found += f", {open_} open: repeat the run's command and it goes on with them"
+    return Check("charges", found, True)
+
+
+def _keys(ledger: Ledger, directory: Path) -> Check:
+    """A key may outlive its release only until that is settled."""
+    left = EphemeralKeys(directory).left_over(ledger.unsettled)
+    charged = {f"{attempt:06d}" for attempt in range(len(ledger.charges))}
+    bad = [file.name for file in left if file.name.partition("-")[0] in charged]
+    if bad:
+        return Check("keys", f"of settled releases, remove them: {', '.join(bad)}", False)
+    unused = f"; {len(left)} never used" if left else ""
+    return Check("keys", f"none of a settled release{unused}", True)
+
+
+def _budget(ledger: Ledger) -> Check:
+    budget = ledger.federation.budget
+    spent = ledger.epsilon(budget.scope, budget.adversary)
+    found = f"{_shown(spent)} of {_shown(budget.epsilon)} spent against {budget.adversary}"
+    return Check("budget", found, spent <= budget.epsilon + 1e-6)
+
+
+def _costs(ledger: Ledger) -> tuple[Cost, ...]:
+    known: dict[tuple[frozenset[tuple[tuple[float, float], int]], float], list[Opinion]] = {}
+
+    def asked(rounds: Kinds, epsilon: float) -> list[Opinion]:
+        key = (frozenset(rounds.items()), round(epsilon, 9))
+        if key not in known:
+            known[key] = opinions(rounds, ledger.federation.budget.delta, epsilon)
+        return known[key]
+
+    costs = []
+    for scope in SCOPES:
+        for adversary in ADVERSARIES:
+            epsilon = ledger.epsilon(scope, adversary)
+            counted = [c for c in ledger.charges if scope == "end_to_end" or c.part == "replay"]
+            found: Sequence[Opinion] = ()
+            if adversary == "server" or any(c.sigma is None for c in counted) or not counted:
+                # Nothing to compute: ∞ by definition, or nothing spent.
+                expected = math.inf if counted else 0.0
+                found = [Opinion("definition", _shown(expected), epsilon == expected)]
+            else:
+                rounds = recount(counted, adversary == "public", ledger.effective_cap)
+                found = asked(rounds, epsilon)
+            costs.append(Cost(scope, adversary, epsilon, tuple(found)))
+    return tuple(costs)
+
+
+def _shown(value: float) -> str:
+    return "∞" if math.isinf(value) else f"{value:.5g}"

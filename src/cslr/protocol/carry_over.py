@@ -1,0 +1,95 @@
+"""What was released under one encoder, read in the space of another: post-processing, so free.
+
+A ridge map says what texts that one encoder places at z are expected to look like to the other, so
+it takes the mean of a mode to the mean of the same texts.
+
+``carried`` moves a release, so that later ones can be read beside it; its noise goes the same way
+and grows or shrinks with the map. ``lifted`` moves the replay that was made of releases already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.errors import ConfigError
+from cslr.protocol.public_space import PublicSpace
+from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
+from cslr.protocol.translation import Affine
+
+__all__ = ["Carry", "Passage", "carried", "lifted", "passage", "raw_passage"]
+
+Carry = Literal["mapped", "dropped", "raw"]
+"""What becomes of earlier releases: taken along by the map; left behind; or, to show what that
+does, their numbers reused as if they were coordinates of the new encoder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """x (…, r) in the old space -> x matrix + offset (…, r') in the new one."""
+
+    matrix: FloatArray  # (r, r')
+    offset: FloatArray  # (r',)
+    matters: FloatArray  # (r',) how much topics are expected to differ along each new direction
+
+    @property
+    def loudness(self) -> float:
+        """By how much noise grows that is alike in all old directions.
+
+        In the root mean square over the new ones, each as far as it matters: a map is loudest where
+        encoders agree most, and those are the directions that tell topics apart.
+        """
+        grown = np.square(self.matrix).sum(axis=0)
+        return float(np.sqrt(self.matters @ grown / self.matters.sum()))
+
+
+def passage(old: PublicSpace, new: PublicSpace, between: Affine) -> Passage:
+    """From the released coordinates of one space to those of another.
+
+    between: the map from the old encoder's embeddings to the new one's, without its last step to
+    unit length: a mean has no unit length.
+    """
+    down = old.basis[:, : old.dimension].T  # (r, d)
+    up = new.basis[:, : new.dimension]  # (d', r')
+    start = old.centre @ between.matrix + between.offset - new.centre
+    matters = new.between[: new.dimension]
+    return Passage(down @ between.matrix @ up, start @ up, matters)
+
+
+def raw_passage(old: PublicSpace, new: PublicSpace) -> Passage:
+    """The wrong one: a coordinate keeps its number."""
+    matrix, matters = np.eye(old.dimension, new.dimension), new.between[: new.dimension]
+    return Passage(matrix, np.zeros(new.dimension), matters)
+
+
+def carried(release: TaskRelease, way: Passage) -> TaskRelease:
+    """The release as if clients had compared themselves in the new space."""
+    if release.sums.second.shape[-1] > 1:
+        raise ConfigError(
+            "only replay.second_moments = 'shared' can be carried over to another encoder; the "
+            "variances of single directions mean nothing there"
+        )
+    elected = None if release.elected is None else release.elected @ way.matrix + way.offset
+    return replace(
+        release,
+        prototypes=release.prototypes @ way.matrix + way.offset,
+        sums=replace(release.sums, offset=release.sums.offset @ way.matrix),
+        noise=replace(release.noise, offset=release.noise.offset * way.loudness),
+        elected=elected,
+    )
+
+
+def lifted(replay: Replay, way: Passage) -> Replay:
+    """Q_{1:t} over the directions of the new space; modes keep weights, targets and scales."""
+    if replay.covariance is not None or replay.relative.shape[1] > 1:
+        raise ConfigError(
+            "only replay.second_moments = 'shared' can be lifted into another encoder's space"
+        )
+    return replace(
+        replay,
+        mean=replay.mean @ way.matrix + way.offset,
+        centre=replay.centre @ way.matrix + way.offset,
+    )

@@ -1,0 +1,318 @@
+"""The public space: everything clients and server agree on before any private datum is read.
+
+A public corpus is embedded once. Around its centre, sentences that lie near each other form
+local topics; how topics differ gives the directions in which classes are likely to differ
+(``basis``, ``between``), how sentences differ within a topic gives the shape of a class
+(``within``). Coordinates are x = Vᵀ(z − c); the first r of them are released, the rest is
+described by public figures alone. Few sentences know few directions: both covariances are shrunk
+towards the identity as far as their number demands, and at most half as many directions are
+released as there are sentences.
+
+Nothing here may be computed from client data: the anchors, the directions and the label priors
+are part of the plan that is fixed before the first release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import fit
+from cslr.numerics.shrinkage import shrunk_covariance
+
+__all__ = ["Modes", "PublicSpace", "build_space", "declare_modes", "known_directions"]
+
+TOPICS: Final = 1000
+"""Public sentences around which a local topic is taken."""
+NEIGHBOURS: Final = 20
+"""Sentences in a local topic."""
+LEAST_SENTENCES: Final = 2
+"""Public sentences for each released direction, without which it is not released: n sentences
+around their mean span n − 1 directions, and the last of these are known by chance alone."""
+PRIOR_SHARE: Final = 0.04
+"""Share of the public sentences that stand for a label."""
+SHAPE_POWER: Final = 0.5
+"""A mode spreads as the public within-topic covariance to this power.
+
+With 1 a head whitens, and so trusts the directions in which the means are mostly noise; with 0 it
+ignores what is publicly known about the shape of a class."""
+
+
+@dataclass(frozen=True)
+class PublicSpace:
+    """One encoder's coordinates, or common ones: clients with other encoders are translated first.
+
+    What follows only ever asks for ``into``, ``lift``, ``between``, ``within`` and ``anchors``.
+    """
+
+    encoder: str
+    centre: FloatArray  # (d,)
+    basis: FloatArray  # (d, d), orthonormal columns, by falling ``between``
+    between: FloatArray  # (d,) variance of topic means along each direction
+    within: FloatArray  # (d, d) covariance of sentences around their topic, in this basis
+    dimension: int  # r
+    anchors: FloatArray  # (m, r)
+
+    @property
+    def spread(self) -> FloatArray:
+        """(r,) variance of public sentences along the released directions."""
+        return (self.between + np.diagonal(self.within))[: self.dimension]
+
+    @cached_property
+    def shape(self) -> FloatArray:
+        """(d, d) covariance of a mode in this basis: within-topic, tempered, of public size."""
+        return self._shape(self.within, SHAPE_POWER)
+
+    @cached_property
+    def whole_shape(self) -> FloatArray:
+        """The same for modes that are about words of any topic: of all there is, tempered."""
+        return self._shape(self.within + np.diag(self.between), SHAPE_POWER)
+
+    @cached_property
+    def plain_shape(self) -> FloatArray:
+        """The same, not tempered: as a mode's texts are expected to lie."""
+        return self._shape(self.within, 1.0)
+
+    def _shape(self, covariance: FloatArray, power: float) -> FloatArray:
+        values, vectors = np.linalg.eigh(covariance)
+        values = np.maximum(values, 1e-3 * values.max()) ** power
+        values *= (self.between.sum() + np.trace(self.within)) / values.sum()
+        shape: FloatArray = (vectors * values) @ vectors.T
+        return shape
+
+    def into(self, z: FloatArray) -> FloatArray:
+        """Embeddings (..., d) -> released coordinates (..., r)."""
+        directions = self.basis[:, : self.dimension]
+        return z @ directions - self.centre @ directions
+
+    def lift(self, x: FloatArray) -> FloatArray:
+        """All coordinates (..., d) -> embeddings (..., d)."""
+        return x @ self.basis.T + self.centre
+
+    def digest(self) -> str:
+        """A name for exactly these numbers, to the last bit; plans are compared by ``sketches``."""
+        sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
+        for array in (self.centre, self.basis, self.between, self.within, self.anchors):
+            sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        return sha.hexdigest()[:32]
+
+
+def known_directions(sentences: int) -> int:
+    """The most directions that so many public sentences allow to release; at least one."""
+    return max(1, sentences // LEAST_SENTENCES)
+
+
+def build_space(
+    z: FloatArray,
+    encoder: str,
+    dimension: int,
+    anchors: int,
+    rng: np.random.Generator,
+    anchor_kind: str = "sentences",
+) -> PublicSpace:
+    """The space of a public corpus z (n, d) with its anchors, fixed per stream.
+
+    dimension: directions to release, if the encoder has and the corpus knows as many. Covariances
+    count n samples: topics overlap, so there are not as many as topics have members.
+    anchor_kind: ``sentences`` of the corpus; ``synthetic`` embeddings, drawn with the corpus's mean
+    and variances; or ``random`` directions, as far from the centre as sentences are.
+    """
+    n, d = z.shape
+    if n < max(anchors, 2 * NEIGHBOURS):
+        raise ValueError(f"z: {n} public sentences are too few for {anchors} anchors")
+    z = z.astype(np.float64)
+    centre = z.mean(axis=0)
+    means, residuals = _local_topics(z - centre, rng)
+    within = shrunk_covariance(residuals.T @ residuals / len(residuals), n)
+    spectrum, basis = np.linalg.eigh(shrunk_covariance(means.T @ means / len(means), n))
+    order = np.argsort(-spectrum, kind="stable")
+    basis = _signed(basis[:, order])
+    dimension = min(dimension, d, known_directions(n))
+    space = PublicSpace(
+        encoder=encoder,
+        centre=centre,
+        basis=basis,
+        between=np.maximum(spectrum[order], 1e-9),
+        within=basis.T @ within @ basis,
+        dimension=dimension,
+        anchors=np.zeros((0, dimension)),
+    )
+    return replace(space, anchors=_anchors(space, z, anchors, rng, anchor_kind))
+
+
+def _anchors(
+    space: PublicSpace, z: FloatArray, count: int, rng: np.random.Generator, kind: str
+) -> FloatArray:
+    """(m, r) the points at which signatures are taken."""
+    if kind == "sentences":
+        return space.into(z[np.sort(rng.choice(len(z), size=count, replace=False))])
+    white: FloatArray = rng.standard_normal((count, space.dimension))
+    if kind == "synthetic":
+        drawn: FloatArray = white * np.sqrt(space.spread)
+        return drawn
+    if kind == "random":
+        length = np.sqrt(space.spread.sum())
+        directions: FloatArray = white * (length / np.linalg.norm(white, axis=1, keepdims=True))
+        return directions
+    raise ValueError(f"anchor_kind must be sentences, synthetic or random, not {kind!r}")
+
+
+def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Means (t, d) of the neighbourhoods of some sentences, and all deviations from them."""
+    size = max(2, min(NEIGHBOURS, len(x) // 20))
+    seeds = rng.choice(len(x), size=min(TOPICS, len(x)), replace=False)
+    members = np.argpartition(-(x[seeds] @ x.T), size, axis=1)[:, :size]
+    topics = x[members]  # (t, size, d)
+    means = topics.mean(axis=1)
+    residuals = (topics - means[:, None]).reshape(-1, x.shape[1]) * np.sqrt(size / (size - 1))
+    return means - means.mean(axis=0), residuals
+
+
+def _signed(basis: FloatArray) -> FloatArray:
+    """Eigenvectors have no sign of their own: make the largest entry positive."""
+    largest = np.abs(basis).argmax(axis=0)
+    signed: FloatArray = basis * np.sign(basis[largest, np.arange(basis.shape[1])])
+    return signed
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The modes of all groups of labels: J per group, in their order. Public.
+
+    A group is one label, so that a mode settles the answer, or all labels of a task (``pooled``),
+    so that only a target does.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    group: IntArray  # (K,) the group of each mode
+    prototypes: Gaussians  # (K, r), diagonal
+    from_texts: bool
+    """Whether the prototypes say something about their label (``prior = "labels"``)."""
+    candidates: FloatArray | None = None  # (G, V, r) what a mode's mean may be selected from
+    texts: FloatArray | None = None  # (c, d) or (c J, d) what the prototypes were made from
+
+    @property
+    def labels(self) -> IntArray:
+        """(K,) the label of each mode; of a group of several the first."""
+        return np.array([group[0] for group in self.groups], dtype=np.int64)[self.group]
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a mode may be about several labels."""
+        return any(len(group) > 1 for group in self.groups)
+
+    def groups_of(self, labels: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The groups that a task with these labels is about, in their order."""
+        if labels in self.groups:
+            return (labels,)
+        return tuple((label,) for label in labels)
+
+    def of_groups(self, groups: tuple[tuple[int, ...], ...]) -> IntArray:
+        """Indices of the modes of these groups, in the order of ``groups``."""
+        places = [np.flatnonzero(self.group == self.groups.index(group)) for group in groups]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *places])
+
+
+def declare_modes(
+    space: PublicSpace,
+    public: FloatArray,
+    texts: FloatArray,
+    sub_modes: int,
+    prior: str,
+    rng: np.random.Generator,
+    groups: Iterable[tuple[int, ...]] | None = None,
+    candidates: int = 0,
+    topics: FloatArray | None = None,
+) -> Modes:
+    """Prototypes of J modes per group, from public sentences and label texts alone.
+
+    public: (n, d) the corpus; texts: (c, d) embedded label texts. With ``prior = "labels"`` a
+    label is represented by its text and by the public sentences that prefer it to every other
+    label's; with ``"none"`` all labels share prototypes made from the whole corpus. groups: what
+    modes are about; None: each label by itself. candidates: V, of which means may be selected.
+    topics: (c, J, d) texts about the J things each label stands for, one for each of its modes.
+    """
+    if topics is not None:
+        each = topics.reshape(-1, topics.shape[-1])
+        found = declare_modes(space, public, each, 1, prior, rng, candidates=candidates)
+        labels = tuple((label,) for label in range(len(topics)))
+        group = np.repeat(np.arange(len(topics)), topics.shape[1])
+        offered = found.candidates
+        if offered is not None:  # a mode may be any candidate of its label's topics
+            offered = offered.reshape(len(topics), -1, offered.shape[-1])
+        return replace(found, groups=labels, group=group, candidates=offered)
+    coordinates = space.into(public)
+    groups = tuple(groups or [(label,) for label in range(len(texts))])
+
+    def centres(count: int) -> list[FloatArray]:
+        """(J, r) for each group."""
+        if prior != "labels":
+            return [_centres(coordinates, count, rng)] * len(groups)
+        sentences = _sentences_of_labels(public, texts)
+        moves = _towards_texts(space, public, texts, sentences)
+        return [
+            _centres(coordinates[_distinct(sentences[list(group)])], count, rng)
+            + moves[list(group)].mean(axis=0)
+            for group in groups
+        ]
+
+    means = np.concatenate(centres(sub_modes))
+    covariance = np.broadcast_to(space.spread, means.shape)
+    group = np.repeat(np.arange(len(groups)), sub_modes)
+    chosen = np.stack(centres(candidates)) if candidates else None
+    told = prior == "labels"
+    return Modes(groups, group, Gaussians(means, covariance), told, chosen, texts if told else None)
+
+
+def _distinct(sentences: IntArray) -> IntArray:
+    """Each number once, in the order of its first occurrence."""
+    return np.array(list(dict.fromkeys(sentences.ravel().tolist())), dtype=np.int64)
+
+
+def _sentences_of_labels(public: FloatArray, texts: FloatArray) -> IntArray:
+    """(c, k) the k public sentences that prefer each label most clearly."""
+    similarity = public @ texts.T
+    if len(texts) > 1:
+        others = np.stack(
+            [np.delete(similarity, j, axis=1).max(axis=1) for j in range(len(texts))], axis=1
+        )
+        similarity = similarity - others
+    k = max(10, round(PRIOR_SHARE * len(public)))
+    return np.argsort(-similarity, axis=0, kind="stable")[:k].T.copy()
+
+
+def _towards_texts(
+    space: PublicSpace, public: FloatArray, texts: FloatArray, groups: IntArray
+) -> FloatArray:
+    """(c, r) how to move the means of the sentences of labels so that their texts count as much.
+
+    A text is no example of its label, but the direction in which to look for it. As a mean it is
+    the one that a head which knows the shape of a mode would answer with that direction.
+    """
+    means = np.stack([public[group].mean(axis=0) for group in groups]) - space.centre
+    means = means @ space.basis  # (c, d)
+    rules = (texts - space.centre) @ space.basis
+    of_texts = rules @ space.shape
+    far = np.einsum("ki,ki->k", means, np.linalg.solve(space.shape, means.T).T)
+    away = np.einsum("ki,ki->k", rules, of_texts)
+    of_texts *= np.sqrt(far / np.maximum(away, 1e-12))[:, None]
+    moved: FloatArray = (of_texts - means)[:, : space.dimension] / 2
+    return moved
+
+
+def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+    """(J, r) centres of x (n, r): the mean, or the components of a small mixture."""
+    if count == 1:
+        mean: FloatArray = x.mean(axis=0, keepdims=True)
+        return mean
+    starts = x[rng.choice(len(x), size=(4, count))][:, None]  # (s, 1, J, r)
+    mask = np.ones((1, len(x)), dtype=np.bool_)
+    centres: FloatArray = fit(x[None], mask, starts, iterations=20, floor=1e-6).gaussians.mean[0]
+    return centres

@@ -1,0 +1,181 @@
+"""Common coordinates for clients with different encoders, and the way back.
+
+Every client can embed the same public sentences with its own encoder. That is enough to describe
+its texts in coordinates that mean the same everywhere:
+
+    projection   all clients run the reference encoder; its embeddings are the coordinates
+    mapped       a ridge map from a client's encoder to the reference encoder
+    relative     similarities to the anchors, each standardised over the public sentences
+
+Everything here is fitted on ``PublicEmbeddings`` and on nothing else, so it is public and computed
+on the device; clients whose sentences differ are refused by the digest of the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.errors import DataError
+from cslr.numerics.rows import row_by_row
+
+__all__ = [
+    "Affine",
+    "PublicEmbeddings",
+    "Translation",
+    "check_same_corpus",
+    "corpus_digest",
+    "fit_map",
+    "identity",
+    "mapped",
+    "missed",
+    "relative",
+    "untranslated",
+]
+
+_HELD_OUT: Final = 5
+"""One public sentence in so many is left out of a map: it chooses the ridge, shows the error."""
+_RIDGES: Final = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""Ridges tried, as shares of the mean variance of the source."""
+_STEADY: Final = 1.0
+"""The ridge of the way back from similarities. In most directions these hardly vary over sentences,
+and what a mean of the replay has there would be blown up by the ridge that suits sentences best."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicEmbeddings:
+    """PUBLIC. The public sentences as one encoder sees them; no other text may enter a map."""
+
+    encoder: str
+    corpus: str
+    """Digest of the sentences, in their order."""
+    z: FloatArray  # (n, d)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """z (…, a) -> z matrix + offset (…, b), brought to unit length."""
+
+    matrix: FloatArray  # (a, b)
+    offset: FloatArray  # (b,)
+
+    def __call__(self, z: FloatArray) -> FloatArray:
+        moved = z @ self.matrix + self.offset
+        unit: FloatArray = moved / np.maximum(np.linalg.norm(moved, axis=-1, keepdims=True), 1e-12)
+        return unit
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """PUBLIC. From one encoder's embeddings to the common coordinates, and back."""
+
+    encoder: str
+    corpus: str
+    into: Affine | None
+    """None: the embeddings are the common coordinates."""
+    back: Affine | None
+    error: float
+    """Held-out share of the variance of public sentences that no way back from ``into`` finds, or
+    for ``mapped`` that ``into`` misses of the reference."""
+
+    def common(self, z: FloatArray) -> FloatArray:
+        """(…, d) of this encoder -> common coordinates; each row by itself, bit for bit."""
+        return z if self.into is None else row_by_row(self.into, z)
+
+    def own(self, z: FloatArray) -> FloatArray:
+        """Common coordinates, of replay for example -> (…, d) of this encoder."""
+        return z if self.back is None else self.back(z)
+
+
+def corpus_digest(sentences: Iterable[str]) -> str:
+    """What identifies a public corpus: its sentences and their order."""
+    sha = hashlib.sha256()
+    for sentence in sentences:
+        content = sentence.encode()
+        sha.update(len(content).to_bytes(8, "little") + content)
+    return sha.hexdigest()[:16]
+
+
+def identity(public: PublicEmbeddings) -> Translation:
+    """The reference encoder's own translation."""
+    return Translation(public.encoder, public.corpus, None, None, 0.0)
+
+
+def mapped(own: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
+    """Ridge maps between a client's encoder and the reference encoder, in both directions."""
+    check_same_corpus([own, reference])
+    if own.encoder == reference.encoder:
+        return identity(own)
+    into, error = fit_map(own.z, reference.z)
+    back, _ = fit_map(reference.z, own.z)
+    return Translation(own.encoder, own.corpus, into, back, error)
+
+
+def untranslated(own: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
+    """The wrong one, to be compared with: a coordinate keeps its number, not its meaning."""
+    if own.encoder == reference.encoder:
+        return identity(own)
+    shape = (own.z.shape[1], reference.z.shape[1])
+    into, back = (Affine(np.eye(*each), np.zeros(each[1])) for each in (shape, shape[::-1]))
+    return Translation(own.encoder, own.corpus, into, back, missed(reference.z, into(own.z)))
+
+
+def relative(own: PublicEmbeddings, anchors: IntArray) -> Translation:
+    """Similarities to the public sentences at ``anchors``: the same m of them for every encoder.
+
+    A similarity is taken about the middle of the encoder's own space, and in units of how much it
+    varies over the public sentences, so neither place nor scale of a space matters.
+    """
+    centre = own.z.mean(axis=0)
+    directions = (own.z[anchors] - centre).T  # (d, m)
+    similarity = (own.z - centre) @ directions
+    scale = np.maximum(similarity.std(axis=0), 1e-12)
+    middle = similarity.mean(axis=0)
+    into = Affine(directions / scale, -(centre @ directions + middle) / scale)
+    common = into(own.z)
+    _, error = fit_map(common, own.z)
+    back = _ridge(common, own.z, _STEADY)
+    return Translation(own.encoder, own.corpus, into, back, error)
+
+
+def fit_map(source: FloatArray, target: FloatArray) -> tuple[Affine, float]:
+    """The ridge map of source (n, a) to target (n, b), and its error on held-out sentences.
+
+    The error is the missed share of the target's variance; the ridge is the best of a few.
+    """
+    held = np.arange(len(source)) % _HELD_OUT == 0
+    maps = [_ridge(source[~held], target[~held], ridge) for ridge in _RIDGES]
+    errors = [missed(target[held], each(source[held])) for each in maps]
+    best = int(np.argmin(errors))
+    return _ridge(source, target, _RIDGES[best]), errors[best]
+
+
+def missed(target: FloatArray, found: FloatArray) -> float:
+    """Share of the variance of ``target`` that ``found`` does not explain."""
+    return float(np.square(found - target).sum() / np.square(target - target.mean(axis=0)).sum())
+
+
+def check_same_corpus(embeddings: Sequence[PublicEmbeddings]) -> None:
+    """Refuse clients that do not hold the same public sentences in the same order."""
+    first = embeddings[0]
+    for other in embeddings[1:]:
+        if other.corpus != first.corpus or len(other.z) != len(first.z):
+            raise DataError(
+                f"the public sentences of {other.encoder} ({other.corpus}, {len(other.z)}) are not "
+                f"those of {first.encoder} ({first.corpus}, {len(first.z)}); every client needs "
+                "the same file, byte for byte"
+            )
+
+
+def _ridge(source: FloatArray, target: FloatArray, share: float) -> Affine:
+    centre, middle = source.mean(axis=0), target.mean(axis=0)
+    x, y = source - centre, target - middle
+    gram = x.T @ x
+    ridge = share * np.trace(gram) / len(gram)
+    matrix = np.linalg.solve(gram + ridge * np.eye(len(gram)), x.T @ y)
+    return Affine(matrix, middle - centre @ matrix)

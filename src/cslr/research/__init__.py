@@ -1,0 +1,1 @@
+"""What rebuilds the paper: experiments, tables, statistics, theory."""

@@ -1,0 +1,122 @@
+"""Run one cell: a step at a time for itself, whole or not at all for everyone else.
+
+A cell works in a run directory of its own, so one that was killed goes on from its trace. When it
+is finished its trace joins the finished ones in one move, and the directory goes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from cslr.config import Config
+from cslr.data.streams import Stream
+from cslr.errors import LedgerCorrupted, PlanChanged, RunDirectoryError
+from cslr.files import write_atomic
+from cslr.research.experiments.grid import STUDIES_KEPT, Cell, plain_config
+from cslr.research.experiments.places import Places
+from cslr.runs.directory import RunDirectory
+from cslr.runs.embedded import Study, load_study
+from cslr.runs.learn import run
+from cslr.runs.results import Result
+
+__all__ = ["run_cell"]
+
+_STALE: Final = (RunDirectoryError, LedgerCorrupted, PlanChanged)
+"""How work is refused that an older program, other data or a crashed machine left behind."""
+
+
+def run_cell(cell: Cell, places: Places) -> Path:
+    """The trace of the finished cell, from where it was left if it was begun before."""
+    trace, work = places.trace(cell.name), places.run_directory(cell.name)
+    with _alone(work):
+        if not trace.exists():
+            study = _loaded(cell.study, places.work / f"study-{cell.study.digest()}.lock")
+            directory, result = _run(cell.config, study, work)
+            _write(trace, [_heading(cell, result), *directory.trace])
+        shutil.rmtree(work, ignore_errors=True)
+    return trace
+
+
+@lru_cache(maxsize=STUDIES_KEPT)
+def _loaded(study: Config, lock: Path) -> Study:
+    """Reading and embedding a stream may take longer than a cell: what cells share is read once.
+
+    One process at a time, so that new texts are embedded by one and found in the cache by others.
+    """
+    with _locked(lock):
+        return load_study(study)
+
+
+def _run(config: Config, study: Study, work: Path) -> tuple[RunDirectory, Result]:
+    """Go on with what is there. What cannot be gone on with is begun anew: it costs time only."""
+    begun = work.exists()
+    try:
+        directory = RunDirectory(work, config)
+        return directory, run(config, study, directory, _silent)
+    except _STALE:
+        if not begun:
+            raise
+    shutil.rmtree(work)
+    directory = RunDirectory(work, config)
+    return directory, run(config, study, directory, _silent)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Steps of a cell are not shown: progress is counted in cells."""
+
+
+@contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    """Two programs never write one cell."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_locked(work.with_suffix(".lock"), fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"{work} is in use by another program; run the cell again when that has ended"
+            ) from None
+        yield
+
+
+@contextmanager
+def _locked(path: Path, how: int = 0) -> Iterator[None]:
+    """Hold a lock that the system takes back from a process that is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | how)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _heading(cell: Cell, result: Result) -> dict[str, Any]:
+    """What has to be known to read the rows below it."""
+    return {
+        "kind": "cell",
+        "name": cell.name,
+        "config": plain_config(cell.config),
+        "scenario": result.scenario,
+        "clients": result.clients,
+        "alpha": _alpha(cell.config, result.stream),
+        "metric": result.metric,
+        "labels": [label.name for label in result.stream.labels],
+        "tasks": [task.name for task in result.stream.tasks],
+    }
+
+
+def _alpha(config: Config, stream: Stream) -> float | None:
+    """Concentration of the partition; None where rows are not dealt out by Dirichlet shares."""
+    return (config.stream.alpha or stream.alpha) if stream.partition == "dirichlet" else None
+
+
+def _write(path: Path, lines: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+    write_atomic(path, text.encode())

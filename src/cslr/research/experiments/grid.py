@@ -1,0 +1,301 @@
+"""An experiment file becomes cells: one configuration with one seed each, known by a name.
+
+    title = "Final average score after all tasks"
+    paper = ["tab:main"]      # the paper's tables and figures it rebuilds
+    reproduce = true          # whether `cslr reproduce` runs it without being told
+    [[part]]                  # an experiment is the union of its parts
+    base = { "privacy.epsilon" = 4.0 }
+    grid = { "stream.name" = ["ag-news", "amazon"], "seed" = [13, 17] }   # the cross product
+    [[table]]                 # how it is shown; what is in here is the tables' matter
+    name = "main"
+
+A name follows from the settings alone, so a cell that two experiments ask for is the same cell,
+and one that was finished on another machine is finished here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cslr.config import Config, StreamConfig, load_config, with_settings
+from cslr.errors import ConfigError
+
+__all__ = [
+    "STUDIES_KEPT",
+    "Cell",
+    "Experiment",
+    "Part",
+    "all_cells",
+    "chosen",
+    "dotted",
+    "is_marked",
+    "load_experiment",
+    "plain_config",
+]
+
+STUDIES_KEPT: Final = 2
+"""Studies a process holds at a time; the largest fill a gigabyte."""
+_NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile", "attack"}
+"""What settles who holds which rows, once they are read."""
+_NOT_HERE: Final = {
+    "seeds": "a cell has one seed; write seed",
+    "yardsticks": "a cell is one method; list the yardsticks under method",
+    "stream.data": "where the data lie differs by machine; give --data DIR",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one stream with one seed."""
+
+    config: Config
+    name: str
+    """Sixteen hexadecimal digits that follow from the settings, whatever ``stream.data`` is."""
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The cell of a configuration.
+
+        Its name is made of what differs from the defaults, so that a setting that a later version
+        adds leaves finished cells what they are.
+        """
+        usual = dotted(plain_config(Config()))
+        chosen = {
+            name: value
+            for name, value in dotted(plain_config(config)).items()
+            if value != usual[name]
+        }
+        text = json.dumps(chosen, sort_keys=True)
+        return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+    @property
+    def seed(self) -> int:
+        """The one seed."""
+        return self.config.seeds[0]
+
+    @property
+    def title(self) -> str:
+        """The cell in words: stream, method, seed, and every setting that is not the default."""
+        usual = dotted(plain_config(Config()))
+        told = {"stream.name", "method", "seeds", "yardsticks"}
+        others = [
+            f"{name} {'inf' if value is None and name == 'privacy.epsilon' else value}"
+            for name, value in dotted(plain_config(self.config)).items()
+            if name not in told and value != usual[name]
+        ]
+        stream, method = self.config.stream.name, self.config.method
+        return " · ".join([stream, method, f"seed {self.seed}", *others])
+
+    @property
+    def study(self) -> Config:
+        """All that reading and embedding depend on: cells that agree in it share one study."""
+        stream = self.config.stream
+        shared = {name: getattr(stream, name) for name in stream.model_fields_set - _NOT_READ}
+        embedded = ("encoder", "encoders", "layer", "upgrade")
+        own = {name: getattr(self.config, name) for name in embedded}
+        return Config(stream=StreamConfig(**shared), **own)
+
+    def reading(self, data: Path | None) -> Cell:
+        """The same cell with its data in this directory."""
+        return Cell(with_settings(self.config, {"stream.data": data}), self.name)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Settings that all cells share, and those that are crossed; by dotted names."""
+
+    base: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]]
+
+    def settings(self) -> list[dict[str, Any]]:
+        """What each cell of this part sets, the last name of the grid changing fastest."""
+        return [
+            {**self.base, **dict(zip(self.grid, values, strict=True))}
+            for values in itertools.product(*self.grid.values())
+        ]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A file of experiments: what is run for it and how that is shown."""
+
+    path: Path
+    title: str
+    paper: tuple[str, ...]
+    reproduce: bool
+    parts: tuple[Part, ...]
+    tables: tuple[Mapping[str, Any], ...]
+    cells: tuple[Cell, ...]
+    """Every cell of every part, each once."""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _PartOfFile(_Strict):
+    base: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
+
+
+class _File(_Strict):
+    title: str = Field(min_length=1)
+    paper: list[str] = []
+    reproduce: bool = False
+    part: list[_PartOfFile] = Field(min_length=1)
+    table: list[dict[str, Any]] = []
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read an experiment file; every mistake in it is a ``ConfigError`` that names the file."""
+    file = _parsed(path)
+    parts, cells = [], []
+    for number, raw in enumerate(file.part, start=1):
+        try:
+            part = _part(raw)
+            parts.append(part)
+            cells += [_cell(settings) for settings in part.settings()]
+        except ConfigError as error:
+            raise ConfigError(f"{path}, part {number}: {error}") from None
+    return Experiment(
+        path=path,
+        title=file.title,
+        paper=tuple(file.paper),
+        reproduce=file.reproduce,
+        parts=tuple(parts),
+        tables=tuple(file.table),
+        cells=_once(cells),
+    )
+
+
+def is_marked(path: Path) -> bool:
+    """Whether a TOML file says ``reproduce = true``; one that does not may be anything else."""
+    return _values(path).get("reproduce") is True
+
+
+def all_cells(experiments: Iterable[Experiment]) -> tuple[Cell, ...]:
+    """The cells of all experiments, each once, in the order they are first asked for."""
+    return _once(cell for experiment in experiments for cell in experiment.cells)
+
+
+def chosen(
+    cells: Sequence[Cell],
+    seeds: Sequence[int] = (),
+    streams: Sequence[str] = (),
+    methods: Sequence[str] = (),
+) -> tuple[Cell, ...]:
+    """The cells with one of these seeds, streams and methods; nothing given is no restriction."""
+    for flag, wanted, known in (
+        ("--seeds", seeds, {cell.seed for cell in cells}),
+        ("--streams", streams, {cell.config.stream.name for cell in cells}),
+        ("--methods", methods, {cell.config.method for cell in cells}),
+    ):
+        if unknown := [each for each in wanted if each not in known]:
+            listed = ", ".join(map(str, sorted(known)))
+            raise ConfigError(f"{flag}: no cell has {unknown[0]!r}; there are {listed}")
+    return tuple(
+        cell
+        for cell in cells
+        if (not seeds or cell.seed in seeds)
+        and (not streams or cell.config.stream.name in streams)
+        and (not methods or cell.config.method in methods)
+    )
+
+
+def plain_config(config: Config) -> dict[str, Any]:
+    """The configuration as JSON has it, without ``stream.data``; ε = ∞ is null."""
+    plain: dict[str, Any] = config.model_dump(mode="json", exclude={"stream": {"data"}})
+    for section in plain.values():
+        if isinstance(section, dict):
+            section.update(
+                (name, None)
+                for name, value in section.items()
+                if isinstance(value, float) and not math.isfinite(value)
+            )
+    return plain
+
+
+def _values(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _parsed(path: Path) -> _File:
+    try:
+        return _File.model_validate(_values(path))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: " + "; ".join(map(_explain, error.errors()))) from None
+
+
+def _explain(error: Any) -> str:
+    """What is wrong and where, the list entries counted from one as in the messages about parts."""
+    where = ".".join(str(step + 1) if isinstance(step, int) else step for step in error["loc"])
+    if error["type"] != "extra_forbidden":
+        return f"{where}: {error['msg']}"
+    known = _File if len(error["loc"]) == 1 else _PartOfFile
+    return f"{where} is not known here; known: {', '.join(known.model_fields)}"
+
+
+def _part(raw: _PartOfFile) -> Part:
+    base, grid = dotted(raw.base), dotted(raw.grid)
+    for name in (*base, *grid):
+        if name in _NOT_HERE:
+            raise ConfigError(f"{name} cannot be set here: {_NOT_HERE[name]}")
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"grid: {name} must be a list of one or more values")
+        if name in base:
+            raise ConfigError(f"{name} stands in base and in grid; keep one")
+    return Part(base, grid)
+
+
+def _cell(settings: Mapping[str, Any]) -> Cell:
+    """A cell whose method and stream exist, and that anyone can run again."""
+    from cslr.data.streams import STREAMS
+    from cslr.methods.registry import method_named
+
+    given = dict(settings)
+    if "seed" in given:
+        given["seeds"] = [given.pop("seed")]
+    config = load_config(None, {**given, "yardsticks": False})
+    method_named(config.method)
+    if config.stream.name not in STREAMS:
+        known = ", ".join(STREAMS)
+        raise ConfigError(f"no stream {config.stream.name!r}; known streams: {known}")
+    if config.privacy.mode == "enforced":
+        raise ConfigError("privacy.mode: enforced noise is never the same twice; leave it out")
+    if config.privacy.evaluation != "stored":
+        raise ConfigError("privacy.evaluate: tables are made of stored figures; leave it out")
+    return Cell.of(config)
+
+
+def dotted(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Nested tables as dotted names: ``stream.name = ...`` without quotes is a table in TOML."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{where}{key}"
+        found.update(dotted(value, f"{name}.") if isinstance(value, dict) else {name: value})
+    return found
+
+
+def _once(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    return tuple({cell.name: cell for cell in cells}.values())

@@ -1,0 +1,33 @@
+"""Finished traces that were made with other defaults than today's.
+
+A cell's name is made of what differs from the defaults, so it stays when a default changes. The
+trace knows all settings it was made with, and a change is told of, never passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cslr.errors import DataError
+from cslr.research.experiments.grid import Cell, dotted, plain_config
+
+__all__ = ["outdated"]
+
+
+def outdated(cell: Cell, trace: Path) -> list[str]:
+    """What was set otherwise when the trace was made, as ``head.passes 10, now 20``.
+
+    Settings that the trace does not know were added since: their defaults leave things as before.
+    """
+    try:
+        with trace.open(encoding="utf-8") as file:
+            then = dotted(json.loads(file.readline())["config"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise DataError(f"{trace} is damaged; remove it and run the cell again") from None
+    now = dotted(plain_config(cell.config))
+    return [
+        f"{name} {then[name]}, now {value}"
+        for name, value in now.items()
+        if name in then and then[name] != value
+    ]

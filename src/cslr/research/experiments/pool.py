@@ -1,0 +1,239 @@
+"""Many cells on a few processes. Nothing finished is ever lost, and no failure hides another.
+
+A worker is a process with one thread for BLAS and one for torch, so a trace does not depend on
+how many cores there are. Each has a queue of its own: a process that is killed takes one known
+cell with it, which is tried once more in a new process and goes on from its own trace.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Final, NamedTuple
+
+from cslr.config import Config
+from cslr.errors import CslrError
+from cslr.files import write_atomic
+from cslr.research.experiments.grid import STUDIES_KEPT, Cell, plain_config
+from cslr.research.experiments.places import Places
+
+__all__ = ["Done", "Trouble", "choose_study", "run_cells"]
+
+_ONE_THREAD: Final = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+_TRIES: Final = 2
+"""How often a cell is begun whose process is killed each time."""
+
+
+class Trouble(NamedTuple):
+    """Why a cell failed: a line for the screen, and all that is known for the file."""
+
+    summary: str
+    details: str
+
+
+class Done(NamedTuple):
+    """A cell that ended: well if there was no trouble; ``again`` if it is going to be retried."""
+
+    cell: Cell
+    trouble: Trouble | None
+    again: bool = False
+
+
+def run_cells(cells: Iterable[Cell], places: Places, workers: int = 2) -> Generator[Done]:
+    """Run the cells that are not finished yet, and tell of each as it ends.
+
+    Failures are kept at ``places.failure`` and tried again by the next call. If the iterator is
+    closed, or an interrupt passes through it, the workers are ended; unfinished cells go on from
+    their own traces next time.
+    """
+    queue = _Queue.of(cell for cell in cells if not places.trace(cell.name).exists())
+    others = set(multiprocessing.active_children())
+    crew = [_Worker() for _ in range(min(workers, len(queue)))]
+    jobs: list[_Job] = []
+    try:
+        while queue.waiting or jobs:
+            _assign(queue, crew, jobs, places)
+            wait([job.future for job in jobs], return_when=FIRST_COMPLETED)
+            ended = [job for job in jobs if job.future.done()]
+            jobs = [job for job in jobs if job not in ended]
+            for job in ended:
+                done = job.end(queue)
+                _keep(done, places)
+                yield done
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        for worker in crew:
+            worker.executor.shutdown(cancel_futures=True)
+
+
+def choose_study(
+    waiting: Mapping[Config, Sequence[Cell]], held: Sequence[Config], elsewhere: Iterable[Config]
+) -> Config:
+    """Which study a free worker turns to, so that each is loaded as rarely as possible.
+
+    One it holds already, the latest first; else the one with most cells that no other worker has;
+    else the one with most cells.
+    """
+    for study in reversed(held):
+        if study in waiting:
+            return study
+    taken = set(elsewhere)
+    free = [study for study in waiting if study not in taken]
+    return max(free or waiting, key=lambda study: len(waiting[study]))
+
+
+@dataclass
+class _Queue:
+    """Cells that wait, by the study they need, and how often a process was killed over each."""
+
+    waiting: dict[Config, list[Cell]] = field(default_factory=dict)
+    killed: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell]) -> _Queue:
+        """Everything waits, in the order given."""
+        queue = cls()
+        for cell in cells:
+            queue.waiting.setdefault(cell.study, []).append(cell)
+        return queue
+
+    def __len__(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
+    def take(self, study: Config) -> Cell:
+        """The first cell that needs this study; it waits no longer."""
+        cells = self.waiting[study]
+        cell = cells.pop(0)
+        if not cells:
+            del self.waiting[study]
+        return cell
+
+    def put_back(self, cell: Cell) -> bool:
+        """Whether a cell whose process was killed waits again: not if that happened too often."""
+        self.killed[cell.name] = self.killed.get(cell.name, 0) + 1
+        if self.killed[cell.name] >= _TRIES:
+            return False
+        self.waiting.setdefault(cell.study, []).insert(0, cell)
+        return True
+
+
+class _Worker:
+    """One process at a time, and the studies it has in memory, the latest last."""
+
+    def __init__(self) -> None:
+        self.executor = _executor()
+        self.held: list[Config] = []
+
+    def begin(self, cell: Cell, places: Places) -> Future[Trouble | None]:
+        """Hand a cell over."""
+        try:
+            future = self.executor.submit(_work, cell, places)
+        except BrokenProcessPool:  # it was killed while it had nothing to do
+            self.renew()
+            future = self.executor.submit(_work, cell, places)
+        others = [study for study in self.held if study != cell.study]
+        self.held = [*others, cell.study][-STUDIES_KEPT:]
+        return future
+
+    def renew(self) -> None:
+        """Another process in place of one that was killed."""
+        self.executor.shutdown(wait=False)
+        self.executor, self.held = _executor(), []
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A cell that a worker is busy with."""
+
+    worker: _Worker
+    cell: Cell
+    future: Future[Trouble | None]
+
+    def end(self, queue: _Queue) -> Done:
+        """What became of it; a cell whose process was killed may go back to the queue."""
+        try:
+            return Done(self.cell, self.future.result())
+        except BrokenProcessPool:
+            self.worker.renew()
+            again = queue.put_back(self.cell)
+            return Done(self.cell, _killed(again), again)
+
+
+def _assign(queue: _Queue, crew: Sequence[_Worker], jobs: list[_Job], places: Places) -> None:
+    """Give every idle worker a cell, while there are any."""
+    for worker in crew:
+        if queue.waiting and all(job.worker is not worker for job in jobs):
+            elsewhere = [study for other in crew if other is not worker for study in other.held]
+            cell = queue.take(choose_study(queue.waiting, worker.held, elsewhere))
+            jobs.append(_Job(worker, cell, worker.begin(cell, places)))
+
+
+def _executor() -> ProcessPoolExecutor:
+    """Spawned, not forked: a child that inherits NumPy inherits its threads."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_prepare)
+
+
+def _prepare() -> None:
+    """Settle the threads before NumPy is there; leave interrupts to the parent, and end with it."""
+    os.environ.update(_ONE_THREAD)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(cell: Cell, places: Places) -> Trouble | None:
+    """Run one cell in a worker. An exception is told in words: not every one can be sent."""
+    try:
+        from cslr.research.experiments.cell import run_cell
+
+        if find_spec("torch") is not None:
+            import torch
+
+            torch.set_num_threads(1)
+        run_cell(cell, places)
+    except Exception as error:
+        text = str(error) if isinstance(error, CslrError) else f"{type(error).__name__}: {error}"
+        return Trouble(text.partition("\n")[0], traceback.format_exc())
+    return None
+
+
+def _killed(again: bool) -> Trouble:
+    """What is known of a process that ended without a word."""
+    then = "it goes on in a new process" if again else f"as {_TRIES} times in a row"
+    text = f"the process that ran it was killed (out of memory?); {then}"
+    return Trouble(text, text)
+
+
+def _keep(done: Done, places: Places) -> None:
+    """A failure stays on record until the cell succeeds."""
+    file = places.failure(done.cell.name)
+    if done.trouble is None:
+        file.unlink(missing_ok=True)
+    elif not done.again:
+        config = json.dumps(plain_config(done.cell.config), indent=2)
+        text = f"{done.cell.title}\n\n{done.trouble.details.rstrip()}\n\n{config}\n"
+        write_atomic(file, text.encode())

@@ -1,0 +1,76 @@
+"""Tables from traces alone: nothing is run and no data are needed.
+
+traces         a finished cell's trace as a typed record
+layout         which figure stands in which row and column of a ``[[table]]``
+effects        margins between methods, with intervals and corrected p
+accountant     what the paper's noise table costs
+sheet          Markdown, LaTeX and CSV
+paper, doubts  the paper's numbers as data, and where they disagree
+verdicts, reproduction, readme   REPRODUCTION.md and the README's block
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from cslr.files import write_atomic
+from cslr.research.experiments.grid import all_cells, load_experiment
+from cslr.research.tables.built import Built, build
+from cslr.research.tables.layout import specs
+from cslr.research.tables.paper import load_paper
+from cslr.research.tables.readme import readme_block, with_block
+from cslr.research.tables.reproduction import document
+from cslr.research.tables.sheet import WRITERS
+from cslr.research.tables.traces import Trace, read_traces
+
+__all__ = ["readme_block", "rebuild"]
+
+PAPER: Final = "paper.toml"
+"""The file among the experiments that is none: the paper's own numbers."""
+MAIN: Final = ("main", "main")
+"""Experiment and table that the README shows."""
+
+
+def rebuild(experiments: Path, traces: Path, out: Path, target: Path | None = None) -> list[Path]:
+    """Write every table, REPRODUCTION.md, and the README's block where it has markers.
+
+    out: a folder for <experiment>-<table>.md, .tex and .csv. target: REPRODUCTION.md, by default
+    beside ``out``; README.md is looked for beside it. Same traces, same bytes.
+    """
+    target = target or out.parent / "REPRODUCTION.md"
+    paper = load_paper(experiments / PAPER)
+    files = sorted(path for path in experiments.glob("*.toml") if path.name != PAPER)
+    loaded = [load_experiment(path) for path in files]
+    finished = read_traces(all_cells(loaded), traces)
+    tables = {
+        (experiment.name, spec.name): build(experiment, spec, finished, paper)
+        for experiment in loaded
+        for spec in specs(experiment)
+    }
+    written = [path for built in tables.values() for path in _write(built, out)]
+    folder = Path(os.path.relpath(out, target.parent)).as_posix()
+    text = document(paper, loaded, tables, finished, folder)
+    write_atomic(target, text.encode())
+    return [*written, target, *_readme(target.parent / "README.md", tables.get(MAIN), finished)]
+
+
+def _write(built: Built, out: Path) -> list[Path]:
+    paths = []
+    for ending, writer in WRITERS.items():
+        path = out / f"{built.sheet.name}.{ending}"
+        write_atomic(path, f"{writer(built.sheet)}\n".encode())
+        paths.append(path)
+    return paths
+
+
+def _readme(path: Path, main: Built | None, traces: dict[str, Trace]) -> list[Path]:
+    """The README, if there is one with markers and a main table to show."""
+    if main is None or not path.exists():
+        return []
+    page = with_block(path.read_text(encoding="utf-8"), readme_block(main, traces))
+    if page is None:
+        return []
+    write_atomic(path, page.encode())
+    return [path]

@@ -1,0 +1,177 @@
+"""Effect sizes: how much better one method is than another, and how sure five seeds make us."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cslr.errors import ConfigError
+from cslr.research.experiments.grid import Cell, Experiment
+from cslr.research.statistics import (
+    Comparison,
+    Interval,
+    holm,
+    paired_bootstrap,
+    paired_t,
+    spread,
+    summary_interval,
+)
+from cslr.research.tables.figure import NOT_RUN, UNDEFINED, number
+from cslr.research.tables.layout import Spec, cells_of
+from cslr.research.tables.names import called
+from cslr.research.tables.sheet import Entry, Sheet
+from cslr.research.tables.traces import Trace
+from cslr.seeding import Seeds
+
+__all__ = ["Effect", "effects", "effects_sheet"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One method against another on one stream, over the seeds that both ran."""
+
+    stream: str
+    method: str
+    against: str
+    seeds: tuple[int, ...]
+    summary: Interval | None
+    """The paper's interval; None, as all below, where fewer than two seeds can be compared."""
+    t: Comparison | None
+    bootstrap: Comparison | None
+    holm: float = math.nan
+    """The t-test's p, corrected for all comparisons of the method; NaN where there is none."""
+    why_not: str = ""
+    """Why there is nothing to compare."""
+
+    @property
+    def difference(self) -> float:
+        """Δ; NaN where there is nothing to compare."""
+        return math.nan if self.t is None else self.t.difference
+
+
+def effects(experiment: Experiment, spec: Spec, traces: Mapping[str, Trace]) -> tuple[Effect, ...]:
+    """Every method of ``of`` against every one of ``against``, stream by stream."""
+    cells = cells_of(experiment, spec)
+    ran = {cell.config.method for cell in cells}
+    for method in (*spec.of, *spec.against):
+        if method not in ran:
+            raise ConfigError(
+                f"{experiment.path}, table {spec.name}: no cell has method {method!r}"
+            )
+    if not spec.of or not spec.against:
+        raise ConfigError(f"{experiment.path}, table {spec.name}: effects need of and against")
+    streams = dict.fromkeys(cell.config.stream.name for cell in cells)
+    found = [
+        _effect(cells, traces, stream, method, against, spec.value[0])
+        for method in spec.of
+        for against in spec.against
+        if method != against
+        for stream in streams
+    ]
+    return _corrected(found)
+
+
+def _effect(
+    cells: Sequence[Cell],
+    traces: Mapping[str, Trace],
+    stream: str,
+    method: str,
+    against: str,
+    measure: str,
+) -> Effect:
+    x, y = (_by_seed(cells, traces, stream, each, measure) for each in (method, against))
+    seeds = tuple(seed for seed in sorted(x) if seed in y)
+    ours, theirs = [x[seed] for seed in seeds], [y[seed] for seed in seeds]
+    if len(seeds) < 2:
+        return Effect(stream, method, against, seeds, None, None, None, why_not=NOT_RUN)
+    if any(map(math.isnan, [*ours, *theirs])):
+        return Effect(stream, method, against, seeds, None, None, None, why_not=UNDEFINED)
+    rng = Seeds(0).at("paired bootstrap", stream, method, against, measure)
+    return Effect(
+        stream,
+        method,
+        against,
+        seeds,
+        summary_interval(spread(ours), spread(theirs)),
+        paired_t(ours, theirs),
+        paired_bootstrap(ours, theirs, rng),
+    )
+
+
+def _by_seed(
+    cells: Sequence[Cell], traces: Mapping[str, Trace], stream: str, method: str, measure: str
+) -> dict[int, float]:
+    own = [c for c in cells if (c.config.stream.name, c.config.method) == (stream, method)]
+    if len({cell.seed for cell in own}) < len(own):
+        raise ConfigError(
+            f"{method} on {stream} has several settings of one seed: {own[0].title!r} is one of "
+            "them; name those to compare in where"
+        )
+    return {cell.seed: traces[cell.name].value(measure) for cell in own if cell.name in traces}
+
+
+def _corrected(found: Sequence[Effect]) -> tuple[Effect, ...]:
+    """With Holm's p over all comparisons that one method was in."""
+    adjusted: dict[Effect, float] = {}
+    for method in dict.fromkeys(effect.method for effect in found):
+        own = [(each, each.t.p) for each in found if each.method == method and each.t is not None]
+        adjusted.update(zip((each for each, _ in own), holm([p for _, p in own]), strict=True))
+    return tuple(replace(each, holm=adjusted.get(each, math.nan)) for each in found)
+
+
+def effects_sheet(
+    experiment: Experiment, spec: Spec, found: Sequence[Effect], notes: tuple[str, ...] = ()
+) -> Sheet:
+    """A row for each comparison."""
+    return Sheet(
+        f"{experiment.name}-{spec.name}",
+        experiment.title,
+        spec.caption,
+        (
+            "stream",
+            "method",
+            "against",
+            "Δ",
+            "paper's 95 % interval",
+            "paired t, 95 %",
+            "p",
+            "p, Holm",
+            "paired bootstrap, 95 %",
+            "bootstrap p",
+            "seeds",
+        ),
+        tuple(map(_row, found)),
+        notes,
+    )
+
+
+def _row(effect: Effect) -> tuple[Entry, ...]:
+    names = (
+        called("stream.name", effect.stream),
+        called("method", effect.method),
+        called("method", effect.against),
+    )
+    if effect.t is None or effect.bootstrap is None or effect.summary is None:
+        return (*names, effect.why_not, "", "", "", "", "", "", str(len(effect.seeds)))
+    return (
+        *names,
+        f"{effect.difference:+.1f}",
+        interval_text(effect.summary),
+        interval_text(effect.t.interval),
+        chance(effect.t.p),
+        chance(effect.holm),
+        interval_text(effect.bootstrap.interval),
+        chance(effect.bootstrap.p),
+        str(len(effect.seeds)),
+    )
+
+
+def interval_text(interval: Interval) -> str:
+    """[low, high] with one digit."""
+    return f"[{number(interval.low, 1)}, {number(interval.high, 1)}]"
+
+
+def chance(p: float) -> str:
+    """A p with three digits."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

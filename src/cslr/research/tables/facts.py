@@ -1,0 +1,110 @@
+"""What a figure is worth nothing without, read off the cells and their traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cslr.research.experiments.grid import Cell
+from cslr.research.tables.figure import number
+from cslr.research.tables.names import called, key_of
+from cslr.research.tables.traces import Trace
+
+__all__ = ["REBUILD", "command", "facts", "ran"]
+
+REBUILD: Final = "cslr tables"
+"""The command that makes every table again from the traces."""
+
+
+def command(experiment: str) -> str:
+    """The command that runs the cells of an experiment, those that are finished left out."""
+    return f"cslr reproduce experiments/{experiment}.toml --data DIR"
+
+
+def facts(experiment: str, cells: Sequence[Cell], traces: Mapping[str, Trace]) -> tuple[str, ...]:
+    """Streams with scenario and metric, the promise, what ledgers say, seeds, cells, command."""
+    return (
+        *_streams(cells, traces),
+        _promise(cells),
+        *_ledgers(cells, traces),
+        f"Seeds {_list(sorted({cell.seed for cell in cells}))}; mean ± standard deviation over "
+        f"seeds (ddof = 1). {ran(cells, traces)}",
+        f"Command: `{command(experiment)}`, then `{REBUILD}`.",
+    )
+
+
+def ran(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
+    """How many cells there are traces of."""
+    there = sum(cell.name in traces for cell in cells)
+    if there == len(cells):
+        return f"All {there} cells ran."
+    return f"{there} of {len(cells)} cells ran; what did not is marked."
+
+
+def _streams(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:
+    """One sentence for each stream and scenario."""
+    sentences = []
+    for stream in dict.fromkeys(cell.config.stream.name for cell in cells):
+        of_stream = [cell for cell in cells if cell.config.stream.name == stream]
+        found = [traces[cell.name] for cell in of_stream if cell.name in traces]
+        name = called("stream.name", stream)
+        if not found:
+            sentences.append(f"{name} (`{stream}`): not run.")
+        for scenario in sorted({trace.scenario for trace in found}):
+            own = [trace for trace in found if trace.scenario == scenario]
+            first = own[0]
+            sentences.append(
+                f"{name} (`{stream}`): {scenario}-incremental, {len(first.tasks)} tasks, "
+                f"{len(first.labels)} labels, {_list(sorted({t.clients for t in own}))} clients, "
+                f"{first.metric}{_rows(of_stream)}."
+            )
+    return sentences
+
+
+def _rows(cells: Sequence[Cell]) -> str:
+    """Which rows, where they are not those that figures are reported on."""
+    others = sorted({cell.config.stream.rows for cell in cells} - {"subset"})
+    return f"; rows: {_list(others)}" if others else ""
+
+
+def _promise(cells: Sequence[Cell]) -> str:
+    privacy = [cell.config.privacy for cell in cells]
+    shown = {"inf": "∞"}
+    epsilons = [shown.get(key_of(e), key_of(e)) for e in sorted({each.epsilon for each in privacy})]
+    return (
+        f"Unit: one client's whole contribution, user-level (ε, δ)-DP under zero-out adjacency. "
+        f"Noise for ε = {_list(epsilons)}, δ = {_list(sorted({each.delta for each in privacy}))}, "
+        f"against the {_list(sorted({each.adversary for each in privacy}))}; privacy simulated."
+    )
+
+
+def _ledgers(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:
+    """Methods by what they cost end to end and for the replay alone, against the roster."""
+    several = len({cell.config.privacy.epsilon for cell in cells}) > 1
+    spent: dict[str, list[Trace]] = {}
+    for cell in cells:
+        if cell.name in traces:
+            name = called("method", cell.config.method)
+            noise = called("privacy.epsilon", key_of(cell.config.privacy.epsilon))
+            spent.setdefault(f"{name} ({noise})" if several else name, []).append(traces[cell.name])
+    said: dict[tuple[str, ...], list[str]] = {}
+    for name, found in spent.items():
+        scopes = tuple(_range(trace.value(scope) for trace in found) for scope in _SCOPES)
+        said.setdefault(scopes, []).append(name)
+    return [
+        f"The ledgers say, against the roster: {end} end to end, {replay} for the replay release: "
+        f"{'; '.join(names)}."
+        for (end, replay), names in said.items()
+    ]
+
+
+_SCOPES: Final = ("epsilon", "replay_epsilon")
+
+
+def _range(values: Iterable[float]) -> str:
+    shown = list(dict.fromkeys(number(value, 2) for value in sorted(values)))
+    return f"ε = {shown[0]}" if len(shown) == 1 else f"ε = {shown[0]} to {shown[-1]}"
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))

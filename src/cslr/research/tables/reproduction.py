@@ -1,0 +1,137 @@
+"""REPRODUCTION.md: each number of the paper, ours, the command that makes it, and why they differ.
+
+Written from ``experiments/paper.toml`` and from traces; whatever was not run says so.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from cslr.research.experiments.grid import Experiment
+from cslr.research.tables.built import Built
+from cslr.research.tables.doubts import confirmed, doubts
+from cslr.research.tables.facts import REBUILD, command, ran
+from cslr.research.tables.paper import Paper, PaperTable
+from cslr.research.tables.sheet import markdown_table
+from cslr.research.tables.traces import Trace
+from cslr.research.tables.verdicts import Line, counted, lines
+
+__all__ = ["document"]
+
+Tables = Mapping[tuple[str, str], Built]
+"""By experiment and name."""
+
+_HOW = """\
+- **not comparable**: the score is of another label space or privacy scope. The direction is said
+  in words and means nothing more.
+- **better**, **worse**, **the same**: margins between two methods of one study, and what noise
+  costs. A margin is compared at the digit the paper prints.
+- **not run**: there is no trace of it. No number here comes from anywhere but a trace, and no ε
+  from anywhere but a ledger, by way of the trace.
+- Letters name the reasons below a table. † reads clients' rows without noise."""
+
+
+def document(
+    paper: Paper,
+    experiments: Sequence[Experiment],
+    tables: Tables,
+    traces: Mapping[str, Trace],
+    folder: str,
+) -> str:
+    """The whole document; ``folder`` is where the tables lie, seen from it."""
+    found = {
+        label: lines(table, tables.get((table.experiment, table.table)))
+        for label, table in paper.tables.items()
+        if table.kind != "given"
+    }
+    sections = [_section(paper.tables[label], own, tables, folder) for label, own in found.items()]
+    costs = next((built.costs for built in tables.values() if built.costs), ())
+    parts = [
+        "# Reproduction",
+        f"Written by `{REBUILD}` from `experiments/paper.toml` and the traces; changes here are "
+        f"lost. Each number of the paper stands beside ours with the command that makes it.",
+        "## How to read it",
+        _HOW,
+        "## How far it is",
+        _state(experiments, traces),
+        f"Of {sum(map(len, found.values()))} comparisons: {_verdicts(found)}.",
+        *sections,
+        "## Where the paper disagrees with itself",
+        _bullets(doubts(paper, costs)),
+        "And what follows from its printed numbers just as it says:",
+        _bullets(confirmed(paper)),
+        "## Beyond the paper",
+        _further(paper, experiments, tables, traces, folder),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _verdicts(found: Mapping[str, Sequence[Line]]) -> str:
+    return ", ".join(
+        f"{count} {verdict}"
+        for verdict, count in counted(chain.from_iterable(found.values())).items()
+    )
+
+
+def _state(experiments: Sequence[Experiment], traces: Mapping[str, Trace]) -> str:
+    rows = []
+    for experiment in experiments:
+        there = sum(cell.name in traces for cell in experiment.cells)
+        rebuilt = ", ".join(experiment.paper) or "–"
+        cells = f"{there} of {len(experiment.cells)}"
+        rows.append([experiment.title, rebuilt, cells, f"`{command(experiment.name)}`"])
+    return markdown_table(("experiment", "of the paper", "cells that ran", "command"), rows, 4)
+
+
+def _section(table: PaperTable, found: Sequence[Line], tables: Tables, folder: str) -> str:
+    built = tables.get((table.experiment, table.table))
+    letters = dict(zip(string.ascii_lowercase, table.reason, strict=False))
+    rows = [
+        [
+            line.row,
+            line.column,
+            line.paper,
+            line.ours,
+            line.said,
+            ", ".join(letter for letter, why in letters.items() if why.about(line.printed)),
+        ]
+        for line in found
+    ]
+    parts = [f"## {table.label}: {table.title}"]
+    if built:
+        sheet = built.sheet.name
+        parts.append(f"Ours: [{sheet}]({folder}/{sheet}.md).")
+        parts.append(_bullets(built.sheet.notes))
+    elif table.experiment:
+        parts.append(f"No experiment here makes it ({table.experiment}, {table.table}).")
+    if rows:
+        parts.append(markdown_table(("", "", "paper", "ours", "verdict", "why"), rows, 6))
+    parts += [_bullets(f"({letter}) {why.text}" for letter, why in letters.items())]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _further(
+    paper: Paper,
+    experiments: Sequence[Experiment],
+    tables: Tables,
+    traces: Mapping[str, Trace],
+    folder: str,
+) -> str:
+    """Tables that stand beside none of the paper's."""
+    shown = {(table.experiment, table.table) for table in paper.tables.values()}
+    listed = []
+    for experiment in experiments:
+        links = ", ".join(
+            f"[{built.sheet.name}]({folder}/{built.sheet.name}.md)"
+            for place, built in tables.items()
+            if place[0] == experiment.name and place not in shown
+        )
+        if links:
+            listed.append(f"{experiment.title}: {links}. {ran(experiment.cells, traces)}")
+    return _bullets(listed)
+
+
+def _bullets(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {text}" for text in texts)

@@ -1,0 +1,132 @@
+"""NON-PRIVATE. The candidates of a stream's simulated clients, all in one place.
+
+Steps 1 to 3 as a device takes them, before anything is released: a list per client, task and
+label, with the canonical id of each entry. In ``sum`` mode no server ever sees these; a study of
+anchors has to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.config import Config
+from cslr.data.partition import hold
+from cslr.errors import DataError
+from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Mixture
+from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
+from cslr.protocol.step1_list import ListLearner, clip_embeddings, learn_lists, steadied
+from cslr.protocol.step3_match import match
+from cslr.runs.embedded import Study
+from cslr.seeding import Seeds
+
+__all__ = ["Candidates", "simulated_candidates"]
+
+MOST: Final = 400
+"""Candidates looked at: pairs grow with their square. More are represented by a random sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """List entries with examples, of all clients, tasks and labels."""
+
+    gaussians: Gaussians  # (N, r), variances steadied as for signatures
+    ids: IntArray  # (N,) one number a task, label and sub-mode
+    clients: IntArray  # (N,)
+    total: int
+    """How many there were before the sample."""
+    space: PublicSpace
+    rows: FloatArray  # (n, r) coordinates of what the clients hold
+
+
+def simulated_candidates(config: Config, study: Study, most: int = MOST) -> Candidates:
+    """The candidates of the configuration's first seed, with its partition and its anchors."""
+    seeds = Seeds(config.seeds[0])
+    device = _Device.of(config, study, seeds)
+    owners, rows = hold(study.stream, config.stream, seeds.at("partition"))
+    x = device.space.into(clip_embeddings(study.train.z))
+    entries = [
+        entry
+        for client in np.unique(owners).tolist()
+        for entry in device.entries(client, _examples(study, rows[owners == client]), x, study)
+    ]
+    if not entries:
+        raise DataError(f"stream {study.stream.name!r} has no train rows, so there are no lists")
+    means, variances, ids, clients = (np.array(part) for part in zip(*entries, strict=True))
+    chosen = np.sort(seeds.at("candidates looked at").permutation(len(ids))[:most])
+    return Candidates(
+        Gaussians(means[chosen], variances[chosen]),
+        ids[chosen],
+        clients[chosen],
+        len(ids),
+        device.space,
+        x[_examples(study, np.unique(rows))],
+    )
+
+
+_Entry = tuple[FloatArray, FloatArray, int, int]
+"""Mean (r,), variances (r,), id and client."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Device:
+    """What every client is told before the first release."""
+
+    space: PublicSpace
+    prototypes: tuple[Gaussians, ...]  # of each label: (J, r)
+    learner: ListLearner
+    matcher: str
+    seeds: Seeds
+
+    @classmethod
+    def of(cls, config: Config, study: Study, seeds: Seeds) -> _Device:
+        replay = config.replay
+        count, sub_modes = replay.anchors, replay.sub_modes or 1
+        rng = seeds.at("anchors")
+        space = build_space(study.public, study.encoder, replay.directions, count, rng)
+        rng = seeds.at("prototypes")
+        modes = declare_modes(space, study.public, study.label_texts, sub_modes, replay.prior, rng)
+        means, spreads = modes.prototypes.mean, modes.prototypes.covariance
+        own = [modes.labels == label for label in range(study.family.labels)]
+        return cls(
+            space,
+            tuple(Gaussians(means[mine], spreads[mine]) for mine in own),
+            ListLearner(size=replay.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
+            replay.matcher or "signature",
+            seeds,
+        )
+
+    def entries(self, client: int, mine: IntArray, x: FloatArray, study: Study) -> Iterator[_Entry]:
+        """The entries of one client's lists, but for those without any example."""
+        tasks, labels = study.train.tasks[mine], study.train.labels[mine]
+        for task, label in np.unique(np.stack([tasks, labels]), axis=1).T.tolist():
+            own = x[mine[(tasks == task) & (labels == label)]]
+            rng = self.seeds.at("task", task, "label", label, "client", client)
+            seen, ids = self._listed(own, label, rng)
+            first = (task * study.family.labels + label) * len(self.prototypes[label].mean)
+            for entry in np.flatnonzero(seen.weights[0] > 0):
+                mean, variance = seen.gaussians.mean[0, entry], seen.gaussians.covariance[0, entry]
+                yield mean, variance, first + int(ids[entry]), client
+
+    def _listed(
+        self, own: FloatArray, label: int, rng: np.random.Generator
+    ) -> tuple[Mixture, IntArray]:
+        """A list of L candidates from coordinates (n, r), as it is signed, and its ids (L,)."""
+        spread, every = self.space.spread, np.ones((1, len(own)), dtype=np.bool_)
+        lists = learn_lists(own[None], every, spread, self.learner, [rng])
+        steady = steadied(lists, np.array([len(own)]), spread, self.learner.pseudo_count)
+        seen = Mixture(lists.weights, steady)
+        ids = match(seen, self.prototypes[label], self.space.anchors, self.matcher, [rng])
+        return seen, ids[0]
+
+
+def _examples(study: Study, rows: IntArray) -> IntArray:
+    """The examples of these rows: a text each, or every word of a sentence."""
+    starts = study.train.starts
+    parts = [np.arange(starts[row], starts[row + 1]) for row in rows]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

@@ -1,0 +1,130 @@
+"""NON-PRIVATE. Whether the anchors lie where clients' texts do, and whether they may be used.
+
+Anchors see only the region they lie in (Definition 1 speaks of their distribution ρ). Public
+sentences are compared with themselves first: how far one of them is from its nearest anchor. Rows
+that are much farther lie where the public corpus says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from cslr.arrays import FloatArray
+
+__all__ = ["Coverage", "Licence", "coverage", "licence_of"]
+
+FAR: Final = 0.95
+"""Beyond this share of the public sentences a row counts as outside."""
+_CHUNK: Final = 4096
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Distances to the nearest anchor, in released coordinates; medians."""
+
+    sentences: int
+    anchors: int  # m
+    public: float
+    """Of the public sentences that are no anchors."""
+    rows: float
+    """Of what the clients hold."""
+    candidates: float
+    """Of the means of the clients' candidates: means lie nearer to the middle than single texts."""
+    outside: float
+    """Share of rows that lie farther off than all but the farthest of the public sentences."""
+
+    @property
+    def ratio(self) -> float:
+        """Rows against public sentences: 1 if clients write where the public corpus does."""
+        return self.rows / self.public if self.public > 0 else np.inf
+
+
+def coverage(
+    anchors: FloatArray, public: FloatArray, rows: FloatArray, means: FloatArray
+) -> Coverage:
+    """All in released coordinates: anchors (m, r), public (n, r), rows (n', r), means (N, r)."""
+    among = nearest_distance(public, anchors)
+    among = among[among > 1e-9]  # an anchor is no news to itself
+    if not len(among):
+        raise ValueError("public must hold sentences that are no anchors")
+    of_rows = nearest_distance(rows, anchors)
+    return Coverage(
+        sentences=len(public),
+        anchors=len(anchors),
+        public=float(np.median(among)),
+        rows=float(np.median(of_rows)),
+        candidates=float(np.median(nearest_distance(means, anchors))),
+        outside=float(np.mean(of_rows > np.quantile(among, FAR))),
+    )
+
+
+def nearest_distance(x: FloatArray, anchors: FloatArray) -> FloatArray:
+    """(n,) how far each of x (n, r) is from the nearest of the anchors (m, r)."""
+    parts = [
+        cdist(x[first : first + _CHUNK], anchors).min(axis=1) for first in range(0, len(x), _CHUNK)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+@dataclass(frozen=True)
+class Licence:
+    """What is known about the terms of the public sentences."""
+
+    text: str | None
+    source: str | None
+    """Where that stands."""
+
+    def __str__(self) -> str:
+        if self.text is None:
+            return (
+                "not stated: check yourself that the sentences may be used and handed to every "
+                "client"
+            )
+        return f"{self.text} (says {self.source})"
+
+
+def licence_of(data: Path | None) -> Licence:
+    """The terms of ``anchors/`` in a data directory, as a file there states them.
+
+    A file LICENSE or LICENCE beside the sentences is believed first, then a row about ``anchors``
+    in a table of the directory's README.md that has a column of licences. Embedded streams (None)
+    come with the program and under its licence.
+    """
+    if data is None:
+        return Licence("Apache-2.0, written for CSLR and part of it", "cslr/data/streams")
+    if not data.is_dir():
+        return Licence(None, None)
+    for path in sorted((data / "anchors").glob("LICEN[CS]E*")):
+        if line := next((text.strip() for text in _lines(path) if text.strip()), None):
+            return Licence(line, str(path))
+    readme = data / "README.md"
+    found = _in_table(list(_lines(readme))) if readme.is_file() else None
+    return Licence(found, str(readme)) if found else Licence(None, None)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    return iter(path.read_text(encoding="utf-8", errors="replace").splitlines())
+
+
+def _in_table(lines: list[str]) -> str | None:
+    """The cell under "licence" in the row that begins with "anchors"."""
+    column = None
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.lstrip().startswith("|"):
+            column = None
+        elif column is None:
+            heads = [
+                place for place, cell in enumerate(cells) if re.search(r"licen[cs]e", cell, re.I)
+            ]
+            column = heads[0] if heads else -1
+        elif cells[0].strip("`/ ").lower() == "anchors" and 0 <= column < len(cells):
+            return cells[column] or None
+    return None

@@ -1,0 +1,299 @@
+"""PUBLIC. How well clients with different encoders could work together, before anything is spent.
+
+Only public sentences and label texts are looked at: rows are left out before anything is embedded,
+and own rows are not even read. A pair of encoders is judged on sentences that no map was fitted on,
+by what the second one itself says about them:
+
+    apart       what the first encoder says of them in its own space: how far the two agree anyway
+    mapped      what a ridge map makes of the first encoder's view
+    relative    what similarities to m anchors make of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.config import Config, with_settings
+from cslr.data.own import load_declaration, read_public
+from cslr.data.own.parse.answers import Known
+from cslr.data.streams import Rows, Stream, load_stream
+from cslr.errors import ConfigError, DataError
+from cslr.protocol.translation import (
+    PublicEmbeddings,
+    check_same_corpus,
+    corpus_digest,
+    fit_map,
+    missed,
+    relative,
+)
+from cslr.research.theory.coverage import FAR, nearest_distance
+from cslr.runs.embedded import embed_stream
+from cslr.runs.own_data import MOST_PUBLIC, complete, is_own
+from cslr.seeding import Seeds
+from cslr.text.spacing import spaced
+
+__all__ = [
+    "COUNTS",
+    "Compared",
+    "Kept",
+    "Pair",
+    "Reach",
+    "View",
+    "compare",
+    "judge",
+    "reach",
+    "views",
+]
+
+COUNTS: Final = (50, 100, 200, 400)
+"""Numbers of anchors that relative coordinates are tried with."""
+NEIGHBOURS: Final = 10
+HELD_OUT: Final = 5
+"""One sentence in so many is judged on, and no map is fitted on it."""
+MOST: Final = 2000  # held-out sentences that are looked at
+FEWEST: Final = 20 * HELD_OUT
+"""Public sentences without which ten neighbours say nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """PUBLIC. What one encoder makes of the public sentences and of the label texts."""
+
+    public: PublicEmbeddings
+    labels: FloatArray  # (c, d)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How much of what the target says about held-out sentences is found again in some way."""
+
+    way: str
+    anchors: int | None
+    error: float | None
+    """Share of the variance of the target's coordinates that is missed; None: not comparable."""
+    neighbours: float
+    """Share of the target's ten nearest neighbours that are among the ten found."""
+    labels: float
+    """Share of sentences with the same nearest label text."""
+    clear: float
+    """The same among the quarter that the target is surest about: most others are about no label
+    at all, and change sides easily."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """From one encoder to another."""
+
+    source: str
+    target: str
+    ways: tuple[Kept, ...]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Whether the public sentences lie where the task does; median distances to the nearest."""
+
+    encoder: str
+    public: float  # of held-out sentences
+    labels: float  # of label texts
+    outside: tuple[str, ...]
+    """Labels that are farther off than all but the farthest of the sentences."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """All pairs of some encoders."""
+
+    stream: str
+    seed: int
+    unit: str  # what is embedded: a sentence, or for tagging a word
+    sentences: int
+    held_out: int
+    pairs: tuple[Pair, ...]
+    reach: tuple[Reach, ...]
+
+    @property
+    def by_chance(self) -> float:
+        """Neighbours found by guessing."""
+        return min(1.0, NEIGHBOURS / max(self.held_out - 1, 1))
+
+
+def compare(
+    config: Config, encoders: Sequence[str], counts: Sequence[int] | None, progress: bool = False
+) -> Compared:
+    """Every pair of the encoders, in both directions, on the public part of a stream."""
+    if len(set(encoders)) < 2 or len(set(encoders)) < len(encoders):
+        raise ConfigError("--encoders takes two or more different encoders, e.g. minilm,mpnet")
+    stream = _public_part(complete(config))
+    if len(stream.public) < FEWEST:
+        raise DataError(
+            f"stream {stream.name!r} has {len(stream.public)} public sentences; to compare "
+            f"encoders it takes {FEWEST} or more"
+        )
+    seen = views(stream, config, encoders, progress)
+    fitted = int(np.sum(~_held(len(seen[0].public.z))))
+    if max(counts or [0]) > fitted:
+        raise ConfigError(
+            f"stream {stream.name!r} has {fitted} public sentences beside those held out, so "
+            f"{max(counts or [0])} anchors cannot be drawn from them; ask for fewer with --sweep"
+        )
+    tried = sorted(set(counts or [count for count in COUNTS if count <= fitted]))
+    seed, names = config.seeds[0], [label.name for label in stream.labels]
+    unit = "word" if stream.family == "tagging" else "sentence"
+    pairs = permutations(zip(encoders, seen, strict=True), 2)
+    return Compared(
+        stream.name,
+        seed,
+        unit,
+        len(seen[0].public.z),
+        len(_judged(len(seen[0].public.z))),
+        tuple(
+            Pair(one, other, judge(source, target, tried, Seeds(seed)))
+            for (one, source), (other, target) in pairs
+        ),
+        tuple(reach(name, view, names) for name, view in zip(encoders, seen, strict=True)),
+    )
+
+
+def views(
+    stream: Stream, config: Config, encoders: Sequence[str], progress: bool = False
+) -> list[View]:
+    """The public sentences and label texts of a stream as each encoder sees them; no rows."""
+    corpus, public = corpus_digest(stream.public), _without_rows(stream)
+    studies = [
+        embed_stream(public, with_settings(config, {"encoder": name}), 0.0, progress)
+        for name in encoders
+    ]
+    seen = [(PublicEmbeddings(each.encoder, corpus, each.public), each) for each in studies]
+    return [View(public, each.label_texts) for public, each in seen]
+
+
+def judge(source: View, target: View, counts: Sequence[int], seeds: Seeds) -> tuple[Kept, ...]:
+    """What the source finds again of what the target says, in every way there is."""
+    check_same_corpus([source.public, target.public])
+    n = len(target.public.z)
+    held, chosen = _held(n), _judged(n)
+    there = target.public.z[chosen]  # (h, d')
+    neighbours, answers = _neighbours(there, there), _answers(there, target.labels)
+    clear = _clear(there, target.labels)
+
+    def kept(way: str, anchors: int | None, *seen: FloatArray) -> Kept:
+        """seen: sentences of the source and of the target, and label texts, in one space."""
+        queries, pool, labels = seen
+        same = _answers(queries, labels) == answers
+        return Kept(
+            way,
+            anchors,
+            None if way == "apart" else missed(pool, queries),
+            _shared(_neighbours(queries, pool), neighbours),
+            float(same.mean()),
+            float(same[clear].mean()),
+        )
+
+    here = source.public.z[chosen]
+    into, _ = fit_map(source.public.z[~held], target.public.z[~held])
+    found = [
+        kept("apart", None, here, here, source.labels),
+        kept("mapped", None, into(here), there, target.labels),
+    ]
+    for count in counts:
+        anchors = seeds.at("relative anchors").choice(int(np.sum(~held)), count, replace=False)
+        one, other = (
+            relative(replace(view.public, z=view.public.z[~held]), np.sort(anchors))
+            for view in (source, target)
+        )
+        seen = one.common(here), other.common(there), other.common(target.labels)
+        found.append(kept("relative", count, *seen))
+    return tuple(found)
+
+
+def reach(name: str, view: View, labels: Sequence[str]) -> Reach:
+    """How far label texts are from public sentences, and those from each other."""
+    n = len(view.public.z)
+    others = view.public.z[~_held(n)]
+    among = nearest_distance(view.public.z[_judged(n)], others)
+    among = among[among > 1e-6] if (among > 1e-6).any() else among  # copies say nothing
+    away = nearest_distance(view.labels, others)
+    far = away > np.quantile(among, FAR)
+    return Reach(
+        name,
+        float(np.median(among)),
+        float(np.median(away)),
+        tuple(label for label, outside in zip(labels, far, strict=True) if outside),
+    )
+
+
+def _public_part(config: Config) -> Stream:
+    """A stream without its rows. Own rows are not read: their declaration says all that is needed.
+
+    config: completed, see ``own_run.complete``.
+    """
+    wanted = config.stream
+    if not is_own(wanted):
+        return _without_rows(load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario))
+    if wanted.declaration is None or wanted.public is None:
+        raise ValueError("config must be completed (own_run.complete)")
+    declaration = load_declaration(wanted.declaration)
+    known, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
+    return Stream(
+        name=declaration.name,
+        labels=known.labels,
+        tasks=known.tasks,
+        train=_NOTHING,
+        test=_NOTHING,
+        public=tuple(map(spaced, sentences)) if declaration.family == "tagging" else sentences,
+        scenarios=(declaration.scenario,),
+        clients=declaration.clients,
+        family=declaration.family,
+        partition="given",
+    )
+
+
+_NOTHING: Final = Rows((), (), np.zeros(0, dtype=np.int64))
+
+
+def _without_rows(stream: Stream) -> Stream:
+    return replace(stream, train=_NOTHING, test=_NOTHING)
+
+
+def _held(sentences: int) -> BoolArray:
+    """(n,) the sentences that no map is fitted on."""
+    held: BoolArray = np.arange(sentences) % HELD_OUT == 0
+    return held
+
+
+def _judged(sentences: int) -> IntArray:
+    """(h,) those of them that are looked at."""
+    return np.flatnonzero(_held(sentences))[:MOST]
+
+
+def _neighbours(queries: FloatArray, pool: FloatArray) -> IntArray:
+    """(h, 10) the nearest of pool (h, p), but for the sentence itself, to each of queries."""
+    similarity = queries @ pool.T
+    np.fill_diagonal(similarity, -np.inf)
+    return np.argpartition(-similarity, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+
+
+def _shared(found: IntArray, wanted: IntArray) -> float:
+    return float(np.mean((wanted[:, :, None] == found[:, None, :]).any(axis=2)))
+
+
+def _answers(z: FloatArray, labels: FloatArray) -> IntArray:
+    """(h,) the nearest label text."""
+    answers: IntArray = (z @ labels.T).argmax(axis=1)
+    return answers
+
+
+def _clear(z: FloatArray, labels: FloatArray) -> IntArray:
+    """(h / 4,) the sentences that prefer their label text most clearly to the next."""
+    if len(labels) < 2:
+        return np.arange(len(z))
+    similarity = np.sort(z @ labels.T, axis=1)
+    order = np.argsort(similarity[:, -2] - similarity[:, -1], kind="stable")
+    return order[: -(-len(z) // 4)]

@@ -1,0 +1,127 @@
+"""NON-PRIVATE. Theorem 5 on a finished run: replay quality beside what was forgotten, by task.
+
+The theorem is an upper bound: bad replay permits forgetting and does not cause it. So the rank
+correlation beside the tables describes a run and tests nothing; seeds share their rows, too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from cslr.errors import DataError, EncoderError
+from cslr.research.theory.kept import KeptRun
+from cslr.research.theory.quality import SAMPLES, Quality, quality
+from cslr.runs.embedded import Study
+from cslr.seeding import Seeds
+
+__all__ = ["MEASURES", "Judged", "Retention", "retention"]
+
+MEASURES: Final = ("means", "shape", "head", "labels", "energy")
+"""Of a replay; all but the last are lower bounds on a total variation."""
+FEWEST: Final = 4
+"""Pairs without which a rank correlation says nothing."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One task of one seed."""
+
+    seed: int
+    task: str
+    last: bool
+    """Whether it was the last task, of which nothing can have been forgotten."""
+    quality: Quality
+    forgotten: float
+    """a[t, t] − a[T, t], in points."""
+
+    def measure(self, name: str) -> float:
+        """One of ``MEASURES``."""
+        value = getattr(self.quality, name)
+        return float(value if isinstance(value, float) else value.value)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """All tasks of all seeds of a run."""
+
+    run: str
+    method: str
+    stream: str
+    judged: tuple[Judged, ...]
+
+    def correlation(self, name: str) -> float:
+        """Spearman's ρ of a measure and forgetting, last tasks left out; NaN if there is none."""
+        pairs = np.array(
+            [(each.measure(name), each.forgotten) for each in self.judged if not each.last]
+        ).reshape(-1, 2)
+        pairs = pairs[np.isfinite(pairs).all(axis=1)]
+        if len(pairs) < FEWEST or (pairs == pairs[0]).all(axis=0).any():
+            return math.nan
+        return float(spearmanr(pairs[:, 0], pairs[:, 1]).statistic)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object ``cslr quality --json`` prints."""
+        return {
+            "private": False,
+            "run": self.run,
+            "method": self.method,
+            "stream": self.stream,
+            "lower_bounds": list(MEASURES[:-1]),
+            "tasks": [
+                {
+                    "seed": each.seed,
+                    "task": each.task,
+                    **{name: _plain(value) for name, value in asdict(each.quality).items()},
+                    "forgotten": _plain(each.forgotten),
+                }
+                for each in self.judged
+            ],
+            "pairs": sum(not each.last for each in self.judged),
+            "correlation": {name: _plain(self.correlation(name)) for name in MEASURES},
+        }
+
+
+def retention(run: KeptRun, study: Study, samples: int = SAMPLES) -> Retention:
+    """Judge the replay of every seed and task of a run on the evaluation rows of its stream."""
+    if study.encoder != run.model.encoder_id:
+        raise EncoderError(
+            f"encoder {run.config.encoder!r} is {study.encoder} here, but the run learnt with "
+            f"{run.model.encoder_id}: its replay lies in no other space; install that one"
+        )
+    if not len(study.test.z):
+        raise DataError(f"stream {study.stream.name!r} has no test rows to hold the replay against")
+    names = list(run.model.tasks)
+    judged = []
+    for seed in run.model.seeds:
+        replay, head, forgotten = run.replay(seed), run.head(seed), run.forgetting(seed)
+        for task, name in enumerate(names):
+            mine = study.test.tasks == task
+            rng = Seeds(seed).at("replay quality", task)
+            found = quality(
+                replay,
+                task,
+                study.test.z[mine],
+                study.test.labels[mine],
+                study.family,
+                head,
+                rng,
+                samples,
+                together=study.test.rows[mine],
+            )
+            last = task == len(names) - 1
+            judged.append(Judged(seed, name, last, found, float(forgotten[task])))
+    return Retention(str(run.path), run.model.method, study.stream.name, tuple(judged))
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN; figures to four digits."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, float):
+        return round(value, 4) if math.isfinite(value) else None
+    return value

@@ -1,0 +1,1 @@
+"""A configuration becomes a run directory: prepare, learn, score, resume, predict."""

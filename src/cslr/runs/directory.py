@@ -1,0 +1,310 @@
+"""A run's directory: configuration, trace, releases, replay, head.
+
+config.json            what was run; another configuration is refused here
+trace.jsonl            a line for every finished step, in order; every figure is made from it
+result.json            the figures
+accuracy.png           scores over tasks, where they are stored
+model.json             what has to be known to use the heads; there when all tasks are learnt
+seed-13/ledger.jsonl   what was spent (where privacy is enforced: in the federation's directory)
+seed-13/task-0.safetensors   the released, noisy vector of a task
+seed-13/replay.safetensors   Q_{1:t}
+seed-13/head.safetensors     the head
+seed-13/evaluation.safetensors   the noisy count of right answers, where one was paid for
+seed-13/translations.safetensors   from clients' encoders to common coordinates, if they differ
+
+One process writes here at a time. Each release carries the receipt of the ledger that paid for it:
+with a ledger that was reset, rolled back or is another's, a run does not go on.
+
+Nothing private is written here: no row, no client's name, no count of either. Where privacy is
+enforced everything is made of public things and of what was released, also the sizes of files, and
+no duration is written; the one exception are exact figures on test rows if they are to be stored
+(``privacy.evaluate``). Then only its owner may read the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as save_arrays
+
+from cslr.arrays import FloatArray
+from cslr.config import Config
+from cslr.errors import ConfigError, RunDirectoryError
+from cslr.files import (
+    PRIVATE_FOLDER,
+    make_directory,
+    open_to_append,
+    sync_directory,
+    write_all,
+    write_atomic,
+)
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.receipts import Receipt
+from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
+
+__all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_trace"]
+
+
+class RunDirectory:
+    """A run directory: looked at when it is made, locked and written to from ``begin`` on."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path = path
+        self.config = config
+        self._lock: _Lock | None = None
+        self._check()
+        self.trace, _ = read_trace(path / "trace.jsonl")
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody but its owner may look into it."""
+        return self.config.privacy.mode == "enforced"
+
+    def begin(self) -> None:
+        """Take the directory and write the configuration down; the run is known to be possible.
+
+        What an interruption left half written goes, now that nobody else can be writing it.
+        """
+        with _writing(self.path):
+            make_directory(self.path, PRIVATE_FOLDER if self.private else 0o777)
+            self._lock = _lock(self.path)
+            self._check()
+            for part in self.path.rglob(".*.part"):
+                part.unlink(missing_ok=True)
+            trace = self.path / "trace.jsonl"
+            self.trace, whole = read_trace(trace)
+            if trace.exists() and whole < trace.stat().st_size:
+                os.truncate(trace, whole)
+            file = self.path / "config.json"
+            if not file.exists():
+                plain = self.config.model_dump(mode="json")
+                write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
+
+    def _check(self) -> None:
+        """Refuse a directory that belongs to something else."""
+        wanted = self.config.model_dump(mode="json")
+        file = self.path / "config.json"
+        if file.exists():
+            try:
+                found = json.loads(file.read_text(encoding="utf-8"))
+            except ValueError:
+                raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
+            if found != wanted:
+                names = ", ".join(_changed(found, wanted))
+                raise RunDirectoryError(
+                    f"{self.path} holds a run of another configuration (it differs in {names}); "
+                    "choose another --run-dir, or repeat the run with its own settings"
+                )
+            return
+        if self.path.exists() and (not self.path.is_dir() or _holds_files(self.path)):
+            raise RunDirectoryError(
+                f"{self.path} exists and is not a run directory; choose another --run-dir"
+            )
+
+    def find(self, **wanted: object) -> dict[str, Any] | None:
+        """The trace line with these values, if that step was finished."""
+        for line in self.trace:
+            if all(line.get(name) == value for name, value in wanted.items()):
+                return line
+        return None
+
+    def note(self, **line: object) -> dict[str, Any]:
+        """Append a finished step to the trace; durable when it returns."""
+        text = seal_line(line)
+        path = self.path / "trace.jsonl"
+        new = not path.exists()
+        with _writing(path):
+            file = open_to_append(path, self.private)
+            try:
+                write_all(file, text.encode() + b"\n")
+                os.fsync(file)
+            finally:
+                os.close(file)
+            if new:
+                sync_directory(self.path)
+        self.trace.append(open_line(text))
+        return self.trace[-1]
+
+    def seed(self, seed: int, ledger: Ledger | None = None) -> SeedDirectory:
+        """The part of one seed, whose releases ``ledger`` pays for."""
+        return SeedDirectory(self.path / f"seed-{seed}", ledger, self.private)
+
+
+@dataclass(frozen=True)
+class SeedDirectory:
+    """Arrays of one seed, as safetensors; implements the protocol's ``Keep``.
+
+    With a ledger, a release is kept with its receipt, and read back only where that receipt holds.
+    """
+
+    path: Path
+    ledger: Ledger | None = None
+    private: bool = False
+    """Whether nobody but its owner may look into it."""
+
+    def load(self, label: str) -> FloatArray | None:
+        file = self._file(label)
+        if not file.exists():
+            return None
+        try:
+            with safe_open(file, framework="np") as content:
+                vector: FloatArray = content.get_tensor("released")
+                receipt = _receipt(content.metadata())
+        except (SafetensorError, KeyError, ValueError):
+            raise RunDirectoryError(f"{file} is damaged; restore it or begin a new run") from None
+        if self.ledger is not None:
+            self.ledger.accept(label, receipt)
+        return vector
+
+    def save(self, label: str, vector: FloatArray) -> None:
+        receipt = None
+        if self.ledger is not None:
+            receipt = {"receipt": self.ledger.receipt(label).as_text()}
+        file = self._file(label)
+        with _writing(file):
+            self._write(file, save_arrays({"released": np.ascontiguousarray(vector)}, receipt))
+
+    def save_arrays(self, name: str, arrays: Mapping[str, FloatArray]) -> None:
+        """Write named arrays, whole or not at all."""
+        file = self.path / f"{name}.safetensors"
+        with _writing(file):
+            self._write(file, seal_arrays(arrays))
+
+    def copy(self, file: Path) -> None:
+        """Take over a file of another run as it is, unless it is here already."""
+        if not (self.path / file.name).exists():
+            self._write(self.path / file.name, file.read_bytes())
+
+    def _write(self, file: Path, content: bytes) -> None:
+        write_atomic(file, content, PRIVATE_FOLDER if self.private else 0o777)
+
+    def _file(self, label: str) -> Path:
+        return self.path / f"{label.replace(' ', '-')}.safetensors"
+
+
+def _receipt(metadata: Mapping[str, str] | None) -> Receipt | None:
+    return Receipt.from_text(metadata["receipt"]) if metadata else None
+
+
+class _Lock:
+    """A directory that this process holds, until nobody in it uses it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = -1
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"{path} is in use by another process; wait for it to end, or choose another "
+                "--run-dir"
+            ) from None
+
+    def holds(self, path: Path) -> bool:
+        """Whether it is still that directory, not one made anew in its place."""
+        return os.path.samestat(os.fstat(self._handle), path.stat())
+
+    def __del__(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+
+
+_HELD: WeakValueDictionary[Path, _Lock] = WeakValueDictionary()
+
+
+def _lock(path: Path) -> _Lock:
+    """Against other processes; this one may open its own directory again."""
+    key = path.resolve()
+    lock = _HELD.get(key)
+    if lock is None or not lock.holds(path):
+        lock = _HELD[key] = _Lock(path)
+    return lock
+
+
+def _holds_files(path: Path) -> bool:
+    """Whether there is more in it than what a run left that was killed as it began."""
+    return any(not file.match(".*.part") for file in path.iterdir())
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """An error of the disk, as its user can act on it."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{path} could not be written: {error.strerror or error}."
+        if not path.exists():
+            raise RunDirectoryError(
+                f"{why} Nothing was begun; choose another --run-dir, or free some space"
+            ) from error
+        raise RunDirectoryError(
+            f"{why} Free some space or mend the disk and repeat the command with the same "
+            "--run-dir: it goes on where it stopped, and what was released is not paid for again"
+        ) from error
+
+
+def ledgers_of(path: Path) -> list[Path]:
+    """The ledgers of a run, one a seed or its federation's; of a federation; or the file itself."""
+    if path.is_file():
+        return [path]
+    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
+    if not found and (path / "config.json").is_file():
+        federation = read_config(path).privacy.federation
+        if federation is not None:
+            found = [*federation.glob("ledger.jsonl")]
+        if federation is not None and not found:
+            raise RunDirectoryError(
+                f"the ledger of {path} is that of its federation, {federation}, which is not "
+                f"there; give the directory where it lies now"
+            )
+    if not found:
+        raise ConfigError(f"there is no ledger at {path}; give a run or federation directory")
+    return found
+
+
+def read_config(run: Path) -> Config:
+    """The configuration of the run in a directory."""
+    file = run / "config.json"
+    if not file.is_file():
+        raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
+    try:
+        return Config.model_validate_json(file.read_bytes())
+    except (ValidationError, OSError):
+        raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None
+
+
+def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The finished steps and the bytes they take, without a last line that was cut off."""
+    if not path.exists():
+        return [], 0
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    try:
+        if ends_in_damage(content[len(whole) :]):
+            raise ValueError("more than a line that was cut off")
+        return [open_line(line) for line in whole.splitlines()], len(whole)
+    except ValueError:
+        raise RunDirectoryError(f"{path} is damaged; begin a new run") from None
+
+
+def _changed(before: Any, after: Any, where: str = "") -> list[str]:
+    """Dotted names of the settings that differ."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return [where]
+    return [
+        name
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+        for name in _changed(before.get(key), after.get(key), f"{where}.{key}".lstrip("."))
+    ]

@@ -1,0 +1,224 @@
+"""A stream with its texts embedded: what all seeds and methods of a run share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.config import Config
+from cslr.data.streams import Label, Rows, Stream, load_stream
+from cslr.data.streams.conll import tag_numbers
+from cslr.data.streams.marked import tagged_example
+from cslr.errors import DataError
+from cslr.methods.registry import method_named
+from cslr.protocol.step3_match import check_matcher
+from cslr.protocol.targets import Family
+from cslr.protocol.translation import Translation
+from cslr.runs.own_data import complete, is_own, load_own_stream
+from cslr.text.cache import EmbeddingCache, default_directory
+from cslr.text.encoders import Encoder, embed, load_encoder
+from cslr.text.words import TokenEncoder, WordVectors, embed_words, load_token_encoder
+
+__all__ = ["Examples", "Study", "embed_stream", "load_study"]
+
+PUBLIC_WORDS: Final = 40_000
+"""Words of public sentences that a tagging stream's space is built from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is embedded of some rows: a text each, or for tagging each of its words."""
+
+    z: FloatArray  # (m, d)
+    labels: IntArray  # (m,) the label each belongs to
+    targets: FloatArray  # (m, outputs)
+    tasks: IntArray  # (m,)
+    rows: IntArray  # (m,) the row each belongs to
+    starts: IntArray  # (n + 1,) row i has the examples from starts[i] to starts[i + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Embedded examples beside the rows they belong to."""
+
+    stream: Stream
+    family: Family
+    encoder: str
+    train: Examples  # private
+    test: Examples
+    public: FloatArray  # (n, d)
+    label_texts: FloatArray  # (c, d)
+    seconds: float
+    """How long reading and embedding took."""
+    notices: tuple[str, ...] = ()
+    """What the holder of own rows should see; private, for a screen and no file."""
+    topics: FloatArray | None = None  # (c, J, d) where labels declare several topics
+    others: tuple[Study, ...] = ()
+    """The same stream as seen by each encoder that clients run; none: all run this one."""
+    encoders: int = 1
+    """Encoders whose examples stand one after the other, in common coordinates."""
+    translations: tuple[Translation, ...] = ()
+    """Of the reference encoder and of those of clients, where these are common coordinates."""
+    views: tuple[Study, ...] = ()
+    """The same as ``others``, kept where these are common coordinates."""
+    before: Study | None = None
+    """The same stream as seen by the encoder that was in use before an upgrade."""
+
+
+def load_study(config: Config, progress: bool = False) -> Study:
+    """Load and embed everything the configuration names; texts seen before come from the cache."""
+    started = time.perf_counter()
+    method_named(config.method)
+    check_matcher(config.replay.matcher or "signature")
+    config = complete(config)
+    wanted = config.stream
+    notices: tuple[str, ...] = ()
+    if is_own(wanted):
+        stream, notices = load_own_stream(wanted)
+    else:
+        stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
+    stream.scenario(wanted.scenario)
+    study = embed_stream(stream, config, started, progress)
+
+    def seen_by(encoder: str) -> Study:
+        other = config.model_copy(update={"encoder": encoder})
+        return embed_stream(stream, other, started, progress)
+
+    return replace(
+        study,
+        notices=notices,
+        others=tuple(seen_by(name) for name in config.encoders),
+        before=None if config.upgrade.encoder is None else seen_by(config.upgrade.encoder),
+    )
+
+
+def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> Study:
+    """The stream's rows, its public sentences and its label texts as vectors.
+
+    What is public is embedded in a call of its own, through a cache of its own: no private row is
+    anywhere near it, whatever an encoder does with the texts it is given together.
+    """
+    family = Family(stream.family, len(stream.labels))
+    if stream.family == "tagging":
+        return _embed_words(stream, family, config, started, progress)
+    encoder = load_encoder(config.encoder)
+    public, label_texts, topics = _embed_apart(
+        [
+            stream.public,
+            [label.description for label in stream.labels],
+            [topic for label in stream.labels for topic in _topics(label, stream.labels)],
+        ],
+        encoder,
+        EmbeddingCache(default_directory("public")),
+        progress,
+    )
+    private = EmbeddingCache(default_directory("private"))
+    rows = [stream.train.texts, stream.test.texts]
+    train, test = _embed_apart(rows, encoder, private, progress)
+    return Study(
+        stream,
+        family,
+        encoder.id,
+        _of_texts(train, stream.train, family),
+        _of_texts(test, stream.test, family),
+        public,
+        label_texts,
+        time.perf_counter() - started,
+        topics=topics.reshape(len(label_texts), -1, topics.shape[1]) if len(topics) else None,
+    )
+
+
+def _embed_apart(
+    groups: Sequence[Sequence[str]], encoder: Encoder, cache: EmbeddingCache, progress: bool
+) -> list[FloatArray]:
+    """(n, d) of each group of texts."""
+    texts = [text for group in groups for text in group]
+    vectors = embed(texts, encoder, cache, progress=progress)
+    ends = np.cumsum([len(group) for group in groups])
+    return np.split(vectors, ends[:-1])
+
+
+def _topics(label: Label, labels: tuple[Label, ...]) -> list[str]:
+    """As many texts about a label as any label declares topics: its own, then its description."""
+    most = max(len(each.topics) for each in labels)
+    return [*label.topics, *[label.description] * (most - len(label.topics))]
+
+
+def _of_texts(z: FloatArray, rows: Rows, family: Family) -> Examples:
+    return Examples(
+        z,
+        rows.labels,
+        family.targets(rows.answers),
+        rows.tasks,
+        np.arange(len(rows)),
+        np.arange(len(rows) + 1),
+    )
+
+
+def _embed_words(
+    stream: Stream, family: Family, config: Config, started: float, progress: bool
+) -> Study:
+    encoder = load_token_encoder(config.encoder, config.layer)
+    sentences = _sentences_of(stream.public, PUBLIC_WORDS)
+    open_cache = EmbeddingCache(default_directory("public"))
+    public = embed_words(sentences, encoder, open_cache, progress=progress)
+    label_texts = _marked_words(stream.labels, encoder, open_cache)
+    cache = EmbeddingCache(default_directory("private"))
+    train = embed_words(stream.train.texts, encoder, cache, progress=progress)
+    test = embed_words(stream.test.texts, encoder, cache, progress=progress)
+    return Study(
+        stream,
+        family,
+        encoder.id,
+        _of_words(train, stream.train, family),
+        _of_words(test, stream.test, family),
+        public.z,
+        label_texts,
+        time.perf_counter() - started,
+    )
+
+
+def _of_words(words: WordVectors, rows: Rows, family: Family) -> Examples:
+    tags = np.array([tag for answer in rows.answers for tag in answer], dtype=np.int64)
+    lengths = np.diff(words.starts)
+    return Examples(
+        words.z,
+        family.label_of_output()[tags],
+        family.targets([(tag,) for tag in tags.tolist()]),
+        np.repeat(rows.tasks, lengths),
+        np.repeat(np.arange(len(rows)), lengths),
+        words.starts,
+    )
+
+
+def _sentences_of(sentences: Sequence[str], words: int) -> list[str]:
+    """The first sentences that hold this many words together."""
+    total = np.cumsum([len(sentence.split(" ")) for sentence in sentences])
+    return list(sentences[: int(np.searchsorted(total, words)) + 1])
+
+
+def _marked_words(
+    labels: tuple[Label, ...], encoder: TokenEncoder, cache: EmbeddingCache
+) -> FloatArray:
+    """(c, d) the mean vector of each label's words in the sentences that declare the labels."""
+    marked = [tagged_example(text) for label in labels for text in label.examples]
+    vectors = embed_words([" ".join(words) for words, _ in marked], encoder, cache)
+    names = [label.name for label in labels]
+    tags = np.concatenate(
+        [np.zeros(0, dtype=np.int64), *[tag_numbers(tags, names) for _, tags in marked]]
+    )
+    of_word = (tags + 1) // 2
+    for number, name in enumerate(names):
+        if not (of_word == number).any():
+            raise DataError(
+                f"label {name!r} is declared without example sentences; give some in which it is "
+                f"marked like [Marie Holt|{name}]"
+            )
+    means = np.stack([vectors.z[of_word == number].mean(axis=0) for number in range(len(names))])
+    unit: FloatArray = means / np.linalg.norm(means, axis=1, keepdims=True)
+    return unit

@@ -1,0 +1,223 @@
+"""Run a configuration: every seed, the method and its yardsticks, one traced step at a time.
+
+A step is a row of the accuracy matrix. Finished steps stand in the trace, so an interrupted run
+goes on where it stopped. Stored figures can be made again from the trace alone; figures that are
+only shown are computed again whenever the run is repeated, which costs time and no ε.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from cslr.config import Config
+from cslr.data.partition import describe_partition
+from cslr.federation.simulation import Population
+from cslr.methods.method import Setting, Stage
+from cslr.methods.registry import YARDSTICKS, method_named
+from cslr.privacy.accounting import ADVERSARIES, SCOPES
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.plan import Plan
+from cslr.runs.checks import check_affordable, check_evaluation, check_privacy, check_upgrade
+from cslr.runs.directory import RunDirectory
+from cslr.runs.embedded import Study
+from cslr.runs.evaluation import figures_of, plain, privately_measured
+from cslr.runs.mixed_encoders import in_common, translation_arrays
+from cslr.runs.predict import Model
+from cslr.runs.prepare import ledger_of, plan_of, population_of, setting_of
+from cslr.runs.results import Result, collect
+from cslr.seeding import Seeds
+
+__all__ = ["Step", "learn", "run"]
+
+Step = Callable[[str, int, int], None]
+"""Told of every step: what, how many are done, how many there are."""
+
+
+def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) -> Result:
+    """Everything the configuration asks for, from the trace where it is already there."""
+    started = time.perf_counter()
+    shown = learn(config, study, directory, on_step)
+    Model.of(config, study).save(directory.path)
+    if directory.find(kind="finished") is None:
+        seconds = study.seconds + time.perf_counter() - started
+        directory.note(kind="finished", **_seconds(directory, seconds))
+    on_step("done", 1, 1)
+    return collect(config, directory, study.stream, shown)
+
+
+def learn(
+    config: Config,
+    study: Study,
+    directory: RunDirectory,
+    on_step: Step,
+    until: int | None = None,
+) -> list[dict[str, Any]]:
+    """Every step of a run, as far as it is not done; the figures that are shown and not stored.
+
+    until: only the method's own steps up to so many tasks; the run can go on from there later.
+    """
+    check_privacy(config)
+    check_upgrade(config, len(study.stream.tasks))
+    check_evaluation(config, study.stream)
+    plan = plan_of(config, len(study.stream.tasks), study.stream.cap)
+    studies = [in_common(study, config, Seeds(seed)) for seed in config.seeds]
+    populations = [
+        population_of(config, own, seed) for own, seed in zip(studies, config.seeds, strict=True)
+    ]
+    _check_affordable(config, plan, directory)
+    directory.begin()
+    beside = () if until is not None else _beside(config)
+    names = [config.method, *[name for name in beside if name != config.method]]
+    rows = (len(study.stream.tasks) if until is None else until) + 1
+    total, shown = len(config.seeds) * len(names) * rows, []
+    done = iter(range(total))
+    for seed, own, population in zip(config.seeds, studies, populations, strict=True):
+        _note_partition(directory, own, population, seed)
+        if own.translations:
+            directory.seed(seed).save_arrays("translations", translation_arrays(own))
+        for name in names:
+            with ledger_of(config, name, seed, directory) as ledger:
+                setting = setting_of(config, own, population, seed, plan, ledger, directory, name)
+                stages = islice(method_named(name).stages(setting), rows)
+                for after, stage in enumerate(stages):
+                    on_step(f"seed {seed} · {name} · after {after} tasks", next(done), total)
+                    row = _Row(directory, own, setting, name, after, cache(stage))
+                    shown += row.finish(whole=until is None)
+                if name == config.method and until is None:
+                    row.measure()
+                    _note_cost(directory, ledger, plan, seed)
+    return shown
+
+
+def _check_affordable(config: Config, plan: Plan, directory: RunDirectory) -> None:
+    """Where privacy is enforced: whether the federation's ledger has room for the whole run."""
+    if config.privacy.mode == "enforced" and method_named(config.method).reads == "privately":
+        seed = config.seeds[0]
+        evaluated = directory.find(kind="evaluation", seed=seed) is not None
+        with ledger_of(config, config.method, seed, directory) as ledger:
+            check_affordable(ledger, plan, directory.seed(seed), evaluated)
+
+
+def _beside(config: Config) -> tuple[str, ...]:
+    """The yardsticks of a run: those without noise only where nobody is to be protected.
+
+    They are there to be compared with, so without exact figures there are none. Zero-shot is
+    otherwise never left out: forward transfer is measured against it.
+    """
+    if config.privacy.evaluation in ("private", "none"):
+        return ()
+    if not config.yardsticks:
+        return ("zero-shot",)
+    enforced = config.privacy.mode == "enforced"
+    return tuple(
+        name for name in YARDSTICKS if not (enforced and method_named(name).reads == "openly")
+    )
+
+
+def _note_partition(
+    directory: RunDirectory, study: Study, population: Population, seed: int
+) -> None:
+    """Report the partition as realised; never where privacy is enforced."""
+    if directory.config.privacy.mode == "enforced":
+        return
+    if directory.find(kind="partition", seed=seed) is None:
+        directory.note(
+            kind="partition",
+            seed=seed,
+            clients=population.count,
+            realised=describe_partition(
+                population.clients, population.labels[population.held], population.count
+            ),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """The row a[after, ·] of one method and seed."""
+
+    directory: RunDirectory
+    study: Study
+    setting: Setting
+    method: str
+    after: int
+    stage: Stage
+
+    @property
+    def step(self) -> dict[str, Any]:
+        """How it is called in the trace."""
+        seed = self.setting.seeds.seed
+        return {"seed": seed, "method": self.method, "after": self.after}
+
+    @property
+    def seen(self) -> Study:
+        """What it is evaluated on: before the upgrade what the earlier encoder sees."""
+        earlier, before = self.setting.earlier, self.study.before
+        early = earlier is not None and self.after < earlier.tasks
+        return before if early and before is not None else self.study
+
+    @property
+    def scenario(self) -> str:
+        """In which it is evaluated."""
+        return self.study.stream.scenario(self.directory.config.stream.scenario)
+
+    def finish(self, whole: bool) -> list[dict[str, Any]]:
+        """Learn, keep what was learnt, evaluate and trace it, as far as that is not done.
+
+        Returns figures that are to be shown and not stored, if the ``whole`` run is done.
+        """
+        rule, begun = self.directory.config.privacy.evaluation, time.perf_counter()
+        stored: dict[str, Any] = {}
+        if self.directory.find(kind="row", **self.step) is None:
+            self._keep()
+            if rule == "stored":
+                stored = self._figures()
+            seconds = _seconds(self.directory, time.perf_counter() - begun)
+            self.directory.note(kind="row", **self.step, **stored, **seconds)
+        if rule != "shown" or not whole:
+            return []
+        return [{"kind": "row", **self.step, **self._figures()}]
+
+    def measure(self) -> None:
+        """Buy the evaluation of the last row, if that is the rule and it was not bought yet."""
+        seed = self.setting.seeds.seed
+        if self.directory.config.privacy.evaluation != "private":
+            return
+        if self.directory.find(kind="evaluation", seed=seed) is None:
+            found = privately_measured(self.seen, self.setting, self.scenario, self.stage)
+            self.directory.note(kind="evaluation", seed=seed, **found)
+
+    def _figures(self) -> dict[str, Any]:
+        return figures_of(self.seen, self.setting, self.scenario, self.stage(), self.after)
+
+    def _keep(self) -> None:
+        learnt, directory = self.stage(), self.directory
+        if self.method == directory.config.method:
+            for file, arrays in learnt.artefacts.items():
+                directory.seed(self.setting.seeds.seed).save_arrays(file, arrays)
+        if learnt.diagnosis and directory.find(kind="diagnosis", **self.step) is None:
+            told = {name: plain(value) for name, value in learnt.diagnosis.items()}
+            directory.note(kind="diagnosis", **self.step, **told)
+
+
+def _seconds(directory: RunDirectory, seconds: float) -> dict[str, float]:
+    """How long a step took; where privacy is enforced that would tell of private rows."""
+    if directory.config.privacy.mode == "enforced":
+        return {}
+    return {"seconds": round(seconds, 3)}
+
+
+def _note_cost(directory: RunDirectory, ledger: Ledger, plan: Plan, seed: int) -> None:
+    """Copy what the ledger says into the trace; no other ε is ever printed."""
+    if directory.find(kind="cost", seed=seed) is None:
+        epsilon = {
+            scope: {who: plain(ledger.epsilon(scope, who)) for who in ADVERSARIES}
+            for scope in SCOPES
+        }
+        directory.note(
+            kind="cost", seed=seed, epsilon=epsilon, sigma=plan.sigma, releases=len(ledger.charges)
+        )

@@ -1,0 +1,149 @@
+"""A federation whose clients run different encoders, as one study in common coordinates.
+
+Every encoder's examples stand one after the other; a client holds those of its own encoder, and
+every test row is answered once for each, so that a score is the mean over encoders. From here on
+nothing knows that there was more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.config import Config
+from cslr.data.streams import Rows
+from cslr.errors import ConfigError
+from cslr.protocol.translation import (
+    Affine,
+    PublicEmbeddings,
+    Translation,
+    corpus_digest,
+    identity,
+    mapped,
+    relative,
+    untranslated,
+)
+from cslr.runs.embedded import Examples, Study
+from cslr.seeding import Seeds
+
+__all__ = ["encoder_of", "in_common", "translation_arrays", "translation_from", "translations"]
+
+
+def in_common(study: Study, config: Config, seeds: Seeds) -> Study:
+    """The study with all examples in common coordinates; itself where all run one encoder."""
+    if not study.others and config.replay.coordinates == "projection":
+        return study
+    reference, *others = translations(study, config, seeds)
+    own = study.others or (study,)
+    of_clients = others or [reference]
+    public = reference.common(study.public)
+    topics = None if study.topics is None else reference.common(study.topics)
+    kind = config.replay.coordinates
+    return replace(
+        study,
+        encoder="/".join([kind, *[each.encoder for each in (reference, *others)]]),
+        stream=replace(study.stream, test=_repeated(study.stream.test, len(own))),
+        train=_stacked([each.train for each in own], of_clients, len(study.stream.train), 0),
+        test=_stacked([each.test for each in own], of_clients, *[len(study.stream.test)] * 2),
+        public=public,
+        label_texts=reference.common(study.label_texts),
+        topics=topics,
+        others=(),
+        encoders=len(own),
+        translations=(reference, *others),
+        views=own,
+    )
+
+
+def translations(study: Study, config: Config, seeds: Seeds) -> list[Translation]:
+    """The reference encoder's translation, then that of every encoder that clients run."""
+    some = slice(config.replay.shared_sentences)
+    corpus = corpus_digest(study.stream.public[some])
+    views = [
+        PublicEmbeddings(each.encoder, corpus, each.public[some]) for each in (study, *study.others)
+    ]
+    kind = config.replay.coordinates
+    if kind == "projection":
+        names = {view.encoder for view in views}
+        if len(names) > 1:
+            raise ConfigError(
+                f"clients with different encoders ({', '.join(sorted(names))}) have no coordinates "
+                "in common; use --set replay.coordinates=mapped or relative"
+            )
+        return [identity(view) for view in views]
+    if kind == "mapped":
+        return [mapped(view, views[0]) for view in views]
+    if kind == "raw":
+        return [untranslated(view, views[0]) for view in views]
+    rng = seeds.at("relative anchors")
+    sentences = len(views[0].z)
+    count = min(config.replay.anchors, sentences)
+    anchors = np.sort(rng.choice(sentences, size=count, replace=False))
+    return [relative(view, anchors) for view in views]
+
+
+def translation_arrays(study: Study) -> dict[str, FloatArray]:
+    """What a client with any of the encoders needs to use a head in common coordinates."""
+    return {
+        f"{each.encoder} {part}": getattr(each.into, part)
+        for each in study.translations
+        if each.into is not None
+        for part in ("matrix", "offset")
+    }
+
+
+def translation_from(arrays: Mapping[str, FloatArray], encoder: str) -> Affine | None:
+    """The way of an encoder into common coordinates; None: its embeddings are that already."""
+    if f"{encoder} matrix" not in arrays:
+        return None
+    return Affine(arrays[f"{encoder} matrix"], arrays[f"{encoder} offset"])
+
+
+def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None = None) -> IntArray:
+    """(N,) which encoder each client runs: dealt out evenly, at random.
+
+    ids: (N,) addresses of clients whose numbers depend on who else has rows; each then draws alone.
+    """
+    if ids is not None:
+        return np.array([seeds.at("encoder", own).integers(encoders) for own in ids.tolist()])
+    dealt: IntArray = seeds.at("encoders").permutation(clients) % encoders
+    return dealt
+
+
+def _stacked(
+    parts: Sequence[Examples], translations: Sequence[Translation], rows: int, offset: int
+) -> Examples:
+    """The examples of all encoders; rows are counted on by ``offset`` from one to the next."""
+    z = [each.common(part.z) for part, each in zip(parts, translations, strict=True)]
+    examples = len(parts[0].z)
+    return Examples(
+        np.concatenate(z),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.targets for part in parts]),
+        np.concatenate([part.tasks for part in parts]),
+        np.concatenate([part.rows + offset * place for place, part in enumerate(parts)]),
+        _starts([part.starts for part in parts], examples, rows),
+    )
+
+
+def _starts(starts: Sequence[IntArray], examples: int, rows: int) -> IntArray:
+    """(E n + 1,) where each row begins."""
+    begun = [each[:rows] + examples * place for place, each in enumerate(starts)]
+    return np.concatenate([*begun, [examples * len(starts)]])
+
+
+def _repeated(rows: Rows, times: int) -> Rows:
+    def tiled(values: IntArray | None) -> IntArray | None:
+        return None if values is None else np.tile(values, times)
+
+    return Rows(
+        rows.texts * times,
+        rows.answers * times,
+        np.tile(rows.tasks, times),
+        tiled(rows.people),
+        tiled(rows.clients),
+        tiled(rows.kinds),
+    )

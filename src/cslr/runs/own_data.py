@@ -1,0 +1,265 @@
+"""One's own rows in a run: what their declaration settles, and what only their holder is told.
+
+Own rows are somebody's, so privacy is always enforced: the budget is the declared one, and a
+pointer beside the rows names their ledger, which every run on them uses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from cslr.config import Config, Evaluate, StreamConfig, with_settings
+from cslr.data.own import (
+    Declaration,
+    declaration_path,
+    few_public,
+    load_declaration,
+    load_own,
+    overlapping,
+    read_public,
+)
+from cslr.data.own.public_text import FEWEST
+from cslr.data.own.reader.file_format import format_of, stem_of
+from cslr.data.own.reader.lines import lines_of
+from cslr.data.streams import STREAMS, Stream
+from cslr.errors import ConfigError, DataError
+from cslr.privacy.ledger.fingerprints import OwnRows
+from cslr.privacy.ledger.pointer import ledger_directory
+
+__all__ = ["complete", "is_own", "load_own_stream", "pointer_beside", "public_warning", "rows_of"]
+
+MOST_PUBLIC: Final = 10_000
+"""Public sentences that are looked at: the first of the file."""
+_SHOWN: Final = 5
+
+
+def is_own(stream: StreamConfig) -> bool:
+    """Whether ``data`` is a file of rows, there or misspelt, and not a directory of data sets."""
+    if stream.data is None or stream.data.is_dir():
+        return False
+    if stream.data.is_file():
+        return True
+    try:
+        format_of(stream.data)
+    except DataError:
+        return False
+    return True
+
+
+def complete(config: Config) -> Config:
+    """The configuration with everything in it that the declaration of own rows settles.
+
+    What contradicts the declaration is refused. Other streams, and a configuration that is
+    complete already, stay as they are.
+    """
+    if not is_own(config.stream):
+        _refuse_without_rows(config)
+        return config
+    data, path = _files(config.stream)
+    declaration = load_declaration(path)
+    declaration.require_confirmed()
+    _refuse_contradictions(config, declaration, path)
+    federation = _federation(config, _own_rows(data, declaration))
+    own_epsilon = "epsilon" in config.privacy.model_fields_set
+    settled: dict[str, Any] = {
+        "stream.name": declaration.name,
+        "stream.scenario": declaration.scenario,
+        "stream.declaration": path,
+        "stream.public": _public(config.stream, declaration, path),
+        "privacy.mode": "enforced",
+        "privacy.epsilon": config.privacy.epsilon if own_epsilon else declaration.privacy.epsilon,
+        "privacy.budget": declaration.privacy.epsilon,
+        "privacy.delta": declaration.privacy.delta,
+        "privacy.adversary": declaration.privacy.adversary,
+        "privacy.federation": federation,
+        "privacy.evaluate": _evaluate(config, declaration, path),
+    }
+    return with_settings(config, settled)
+
+
+def load_own_stream(stream: StreamConfig) -> tuple[Stream, tuple[str, ...]]:
+    """The rows a completed configuration names, and notices about them.
+
+    Notices tell of private rows: they are for the holder's screen and are stored nowhere.
+    """
+    data, path = _files(stream)
+    declaration = load_declaration(path)
+    source = _public(stream, declaration, path)
+    sentences = read_public(source)[:MOST_PUBLIC]
+    own = load_own(data, declaration, sentences, stream.skip_bad_rows)
+    notices = []
+    if own.skipped:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in own.skipped.items())
+        notices.append(f"left out {sum(own.skipped.values())} bad rows of {data} ({kinds})")
+    texts = (*own.stream.train.texts, *own.stream.test.texts)
+    shared = overlapping(own.stream.public, texts)
+    if shared:
+        notices.append(_shared(source, [sentences[place] for place in shared]))
+    return own.stream, tuple(notices)
+
+
+def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str | None:
+    """A warning where the public sentences of own rows are few; it says nothing of the rows.
+
+    shape: (n, d) of the embedded sentences.
+    """
+    if not is_own(config.stream) or config.stream.public is None:
+        return None
+    directions = min(config.replay.directions, shape[1])
+    return few_public(config.stream.public, shape[0], directions, family)
+
+
+def rows_of(stream: StreamConfig) -> OwnRows:
+    """The rows a completed configuration names, as their ledger knows them."""
+    data, path = _files(stream)
+    return _own_rows(data, load_declaration(path))
+
+
+def pointer_beside(data: Path) -> Path:
+    """The file that names the ledger of the rows in ``data``."""
+    path = data.resolve()
+    return OwnRows(path, stem_of(path), b"").pointer
+
+
+def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
+    """The rows as their ledger knows them: links resolved, and what is declared about them.
+
+    Budget, number of clients and whose the test rows are are left out, so that changing them makes
+    no other rows; so are the public sentences, which are nobody's.
+    """
+    apart = {"privacy", "clients", "public", "confirmed", "test_rows"}
+    declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
+    path = data.resolve()
+    return OwnRows(path, stem_of(path), declared.encode())
+
+
+def _files(stream: StreamConfig) -> tuple[Path, Path]:
+    """The rows and their declaration."""
+    data = stream.data
+    if data is None or not data.is_file():
+        raise DataError(f"no file {data}; give --data FILE with rows, or --data DIR with --stream")
+    format_of(data)
+    return data, declaration_path(data, stream.declaration)
+
+
+def _federation(config: Config, rows: OwnRows) -> Path:
+    """The directory of the one ledger of the rows, by the name that was given for it, if any."""
+    given, data = config.privacy.federation, config.stream.data
+    found = ledger_directory(rows, given)
+    if given is not None or data is None or data.is_symlink():
+        return found
+    beside = data.with_name(rows.beside.name)  # as short as the path of the rows
+    return beside if beside.resolve() == found.resolve() else found
+
+
+def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
+    """What becomes of figures: stored without being asked only if test rows are nobody's."""
+    given, public = config.privacy.evaluate, declaration.test_rows == "public"
+    if given == "private" and public:
+        raise ConfigError(
+            f"--evaluate private pays for figures on clients' rows, but {path} declares test rows "
+            "public; leave it out"
+        )
+    if given == "private" and declaration.columns.split is None and declaration.test_share is None:
+        raise ConfigError(
+            f"--evaluate private: {path} declares no test rows; add columns.split or test_share, "
+            "or use --evaluate none"
+        )
+    return given or ("stored" if public else "shown")
+
+
+def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
+    found = stream.public or declaration.public
+    if found is None:
+        raise ConfigError(
+            f'own rows need public sentences: give --anchors FILE, or public = "FILE" in {path}. '
+            f"Any text file of {FEWEST} sentences or more will do if they are nobody's rows; "
+            f"`cslr data fetch public DIR` gets some of Wikipedia"
+        )
+    return found
+
+
+def _refuse_without_rows(config: Config) -> None:
+    stream, privacy = config.stream, config.privacy
+    if stream.data is not None and "name" not in stream.model_fields_set:
+        there = "a directory" if stream.data.is_dir() else "no file of rows"
+        raise ConfigError(
+            f"--data {stream.data} is {there}; say with --stream what to read from a directory of "
+            f"data sets: {', '.join(STREAMS)}"
+        )
+    given = {
+        "--declaration": stream.declaration is not None,
+        "--anchors": stream.public is not None,
+        "--skip-bad-rows": stream.skip_bad_rows,
+    }
+    if flag := _first(given):
+        raise ConfigError(f"{flag} is for rows of your own, --data FILE; leave it out")
+    if privacy.federation is not None and privacy.mode != "enforced":
+        raise ConfigError(
+            "--federation is for privacy that is enforced: add --privacy enforced, or leave it "
+            "out; a simulation keeps its ledger in the run directory"
+        )
+    if privacy.mode == "enforced" and privacy.federation is None:
+        raise ConfigError(
+            "--privacy enforced needs privacy.federation (--federation DIR), the directory of the "
+            "ledger that all runs on the same data share"
+        )
+
+
+def _refuse_contradictions(config: Config, declaration: Declaration, path: Path) -> None:
+    """What the declaration settles is settled there and nowhere else."""
+    stream, privacy = config.stream, config.privacy
+    if "name" in stream.model_fields_set and stream.name != declaration.name:
+        raise ConfigError(
+            f"--stream {stream.name} and --data {stream.data} name two data sets; keep one"
+        )
+    given = {
+        "--clients": stream.clients is not None,
+        "--alpha": stream.alpha is not None,
+        "--rows": stream.rows != "subset",
+        "--min-rows": stream.min_rows != StreamConfig.model_fields["min_rows"].default,
+        "stream.hostile": stream.hostile > 0,
+    }
+    if flag := _first(given):
+        raise ConfigError(
+            f"{flag} is for simulated clients; in {stream.data} every row has its own client, and "
+            f"their number is that of {path}"
+        )
+    if stream.scenario not in (None, declaration.scenario):
+        raise ConfigError(f"--scenario {stream.scenario}: {path} declares {declaration.scenario}")
+    if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
+        raise ConfigError(
+            "--privacy simulated protects nobody, and these rows are somebody's: leave it out"
+        )
+    declared = declaration.privacy
+    if "epsilon" in privacy.model_fields_set and privacy.epsilon > declared.epsilon:
+        raise ConfigError(
+            f"--epsilon {privacy.epsilon:g} is more than all runs on these rows may cost together, "
+            f"epsilon = {declared.epsilon:g} in {path}"
+        )
+    if "delta" in privacy.model_fields_set and privacy.delta != declared.delta:
+        raise ConfigError(f"--delta {privacy.delta:g}: {path} declares {declared.delta:g}")
+    if "adversary" in privacy.model_fields_set and privacy.adversary != declared.adversary:
+        raise ConfigError(
+            f"--adversary {privacy.adversary}: {path} promises epsilon = {declared.epsilon:g} "
+            f"against {declared.adversary}"
+        )
+    if privacy.budget not in (None, declared.epsilon):
+        raise ConfigError(f"privacy.budget = {privacy.budget:g}: {path} declares another")
+
+
+def _first(given: dict[str, bool]) -> str | None:
+    return next((flag for flag, was_given in given.items() if was_given), None)
+
+
+def _shared(source: Path, sentences: list[str]) -> str:
+    """Where the public sentences stand that also stand in clients' texts."""
+    wanted = set(sentences)
+    lines = [line.number for line in lines_of(source) if line.text.strip() in wanted]
+    shown = ", ".join(map(str, lines[:_SHOWN])) + (", ..." if len(lines) > _SHOWN else "")
+    return (
+        f"warning: {len(sentences)} sentences of {source} also stand in clients' texts "
+        f"(line {shown}). What is public costs no ε only if it is nobody's: remove them"
+    )

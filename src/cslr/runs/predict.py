@@ -1,0 +1,292 @@
+"""Answers about new texts from a finished run: its heads, and the public facts beside them.
+
+A head is made of released values alone, so asking costs no ε; questions are stored nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.config import Config
+from cslr.errors import ConfigError, EncoderError, RunDirectoryError
+from cslr.files import write_atomic
+from cslr.methods.registry import method_named
+from cslr.protocol.head import Head
+from cslr.protocol.tags import decode
+from cslr.protocol.targets import Family, FamilyName
+from cslr.protocol.translation import Affine
+from cslr.runs.checksum import open_arrays, open_line, seal_line
+from cslr.runs.embedded import Study
+from cslr.runs.mixed_encoders import translation_from
+from cslr.text.encoders import Encoder, embed, load_encoder
+from cslr.text.spacing import spaced
+from cslr.text.words import TokenEncoder, embed_words, load_token_encoder
+
+__all__ = ["Answer", "Choice", "Entity", "Model", "Predictor", "load_predictor"]
+
+_FILE: Final = "model.json"
+_AT_ONCE: Final = 256  # texts that are held and embedded together
+
+
+@dataclass(frozen=True)
+class Model:
+    """What has to be known to use a run's heads. All of it is public."""
+
+    method: str
+    family: FamilyName
+    scenario: str
+    labels: tuple[str, ...]
+    tasks: dict[str, tuple[int, ...]]
+    """The labels of each task, in the order in which they were learnt."""
+    encoder: str
+    encoder_id: str
+    layer: int | None
+    seeds: tuple[int, ...]
+    others: dict[str, str] = field(default_factory=dict)
+    """Encoders of clients and what identifies them, where not all run the reference."""
+
+    @classmethod
+    def of(cls, config: Config, study: Study) -> Self:
+        """Of a run that has learnt all tasks."""
+        stream = study.stream
+        return cls(
+            config.method,
+            stream.family,
+            stream.scenario(config.stream.scenario),
+            tuple(label.name for label in stream.labels),
+            {task.name: task.labels for task in stream.tasks},
+            config.encoder,
+            study.encoder,
+            config.layer,
+            config.seeds,
+            {name: each.encoder for name, each in zip(config.encoders, study.others, strict=True)},
+        )
+
+    def encoder_named(self, name: str | None) -> tuple[str, str]:
+        """Name and id of the encoder to ask with: the reference, or one that clients run."""
+        known = {self.encoder: self.encoder_id, **self.others}
+        if name is not None and name not in known:
+            raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(known)}")
+        chosen = name or self.encoder
+        return chosen, known[chosen]
+
+    def save(self, run: Path) -> None:
+        """Write it beside the heads; its being there says that the run is finished."""
+        write_atomic(run / _FILE, seal_line(asdict(self), indent=2).encode() + b"\n")
+
+    @classmethod
+    def load(cls, run: Path) -> Self:
+        """Of the run in a directory."""
+        if not (run / "config.json").is_file():
+            raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
+        path = run / _FILE
+        if not path.is_file():
+            raise RunDirectoryError(
+                f"the run in {run} is not finished: repeat its command with --run-dir {run}"
+            )
+        try:
+            plain = open_line(path.read_bytes())
+            tasks = {name: tuple(labels) for name, labels in plain.pop("tasks").items()}
+            labels, seeds = tuple(plain.pop("labels")), tuple(plain.pop("seeds"))
+            return cls(labels=labels, tasks=tasks, seeds=seeds, **plain)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise _damaged(path) from None
+
+    def allowed(self, task: str | None) -> BoolArray:
+        """(c,) the labels an answer may have: those of a task, or of all that were learnt."""
+        if task is not None and task not in self.tasks:
+            raise ConfigError(f"no task {task!r}; tasks of this run: {', '.join(self.tasks)}")
+        wanted = self.tasks if task is None else (task,)
+        allowed = np.zeros(len(self.labels), dtype=np.bool_)
+        for name in wanted:
+            allowed[list(self.tasks[name])] = True
+        return allowed
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A label, and how probable it is to the head."""
+
+    label: str
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.probability:.2f})"
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Words ``first`` to ``last``, both counted from 0 and both part of it."""
+
+    type: str
+    text: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said about one text: its labels, or the entities among its words."""
+
+    family: FamilyName
+    text: str
+    choices: tuple[Choice, ...] = ()
+    words: tuple[str, ...] = ()
+    entities: tuple[Entity, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        if self.family == "tagging":
+            return {
+                "text": self.text,
+                "words": list(self.words),
+                "entities": [asdict(entity) for entity in self.entities],
+            }
+        choices = [
+            {"label": choice.label, "probability": round(choice.probability, 4)}
+            for choice in self.choices
+        ]
+        if self.family == "intents":
+            return {"text": self.text, "labels": choices}
+        return {"text": self.text, **choices[0]}
+
+    def as_line(self) -> str:
+        """For a person: labels before the text, or entities marked [words|TYPE] within it."""
+        if self.family != "tagging":
+            return f"{', '.join(map(str, self.choices))}  {self.text}"
+        words = list(self.words)
+        for entity in self.entities:
+            words[entity.first] = f"[{words[entity.first]}"
+            words[entity.last] = f"{words[entity.last]}|{entity.type}]"
+        return " ".join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A head that was learnt, and the encoder it was learnt with."""
+
+    model: Model
+    head: Head
+    encoder: str
+    encoder_id: str
+    into: Affine | None = None
+    """The way into the coordinates that the head knows; None: the encoder's own."""
+
+    def answers(self, texts: Iterable[str], task: str | None = None) -> Iterator[Answer]:
+        """One answer a text, in order. ``task``: what is asked about, where that is known."""
+        allowed = self.model.allowed(task)
+        waiting = iter(texts)
+        answer = self._tagged if self.model.family == "tagging" else self._labelled
+        while some := list(islice(waiting, _AT_ONCE)):
+            yield from answer(some, allowed)
+
+    def _labelled(self, texts: list[str], allowed: BoolArray) -> Iterator[Answer]:
+        scores = self._scores(embed(texts, self._encoder, None))
+        scores = np.where(allowed, scores, -np.inf)
+        several = self.model.family == "intents"
+        probability = expit(scores) if several else softmax(scores, axis=1)
+        for text, row in zip(texts, probability, strict=True):
+            order = np.argsort(-row, kind="stable")
+            chosen = [n for n in order if several and row[n] > 0.5] or [order[0]]
+            choices = [Choice(self.model.labels[n], float(row[n])) for n in chosen]
+            yield Answer(self.model.family, text, tuple(choices))
+
+    def _tagged(self, texts: list[str], allowed: BoolArray) -> Iterator[Answer]:
+        sentences = [spaced(text) for text in texts]
+        vectors = embed_words(sentences, self._token_encoder, None)
+        of_output = Family("tagging", len(self.model.labels)).label_of_output()
+        scores = np.where(allowed[of_output], self._scores(vectors.z), -np.inf)
+        tags = decode(scores, vectors.starts)
+        for number, text in enumerate(texts):
+            own = tags[vectors.starts[number] : vectors.starts[number + 1]]
+            words = tuple(sentences[number].split(" "))
+            entities = tuple(_entities(own, words, self.model.labels))
+            yield Answer("tagging", text, words=words, entities=entities)
+
+    def _scores(self, z: FloatArray) -> FloatArray:
+        return self.head.scores(z if self.into is None else self.into(z))
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        encoder = load_encoder(self.encoder)
+        self._check_encoder(encoder.id)
+        return encoder
+
+    @cached_property
+    def _token_encoder(self) -> TokenEncoder:
+        encoder = load_token_encoder(self.encoder, self.model.layer)
+        self._check_encoder(encoder.id)
+        return encoder
+
+    def _check_encoder(self, found: str) -> None:
+        if found != self.encoder_id:
+            raise EncoderError(
+                f"encoder {self.encoder!r} is {found} here, but the run learnt with "
+                f"{self.encoder_id}: its head understands no other; install that one"
+            )
+
+
+def load_predictor(run: Path, seed: int | None = None, encoder: str | None = None) -> Predictor:
+    """A head of a finished run: of its first seed, for its reference encoder, unless named.
+
+    An encoder that clients ran has a head of its own, or else the common one behind its map.
+    """
+    model = Model.load(run)
+    if seed is not None and seed not in model.seeds:
+        seeds = ", ".join(map(str, model.seeds))
+        raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
+    name, encoder_id = model.encoder_named(encoder)
+    place = run / f"seed-{model.seeds[0] if seed is None else seed}"
+    own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
+    path = next(filter(Path.is_file, own), place / "head.safetensors")
+    ways = place / "translations.safetensors"
+    if not method_named(model.method).keeps_head:
+        raise RunDirectoryError(
+            f"{run} is a run of {model.method}, which keeps no head to ask; use a run of cslr"
+        )
+    try:
+        head = Head(**open_arrays(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        raise _damaged(path) from None
+    if path in own:
+        return Predictor(model, _checked(head, model, path), name, encoder_id)
+    try:
+        arrays = open_arrays(ways.read_bytes()) if ways.exists() else {}
+    except (OSError, ValueError):
+        raise _damaged(ways) from None
+    into = translation_from(arrays, encoder_id)
+    return Predictor(model, _checked(head, model, path), name, encoder_id, into)
+
+
+def _places(model: Model, encoder: str | None) -> list[int]:
+    """Where among the encoders of clients this one stands, if it does."""
+    return [number for number, name in enumerate(model.others) if name == encoder]
+
+
+def _checked(head: Head, model: Model, path: Path) -> Head:
+    if head.bias2.shape != (Family(model.family, len(model.labels)).outputs,):
+        raise _damaged(path)
+    return head
+
+
+def _entities(tags: IntArray, words: tuple[str, ...], labels: Sequence[str]) -> Iterator[Entity]:
+    """The runs B-i I-i I-i ... among valid tags."""
+    starts = [place for place, tag in enumerate(tags) if tag % 2 == 1]
+    for first in starts:
+        last = first
+        while last + 1 < len(tags) and tags[last + 1] == tags[first] + 1:
+            last += 1
+        yield Entity(labels[(tags[first] + 1) // 2], " ".join(words[first : last + 1]), first, last)
+
+
+def _damaged(path: Path) -> RunDirectoryError:
+    return RunDirectoryError(f"{path} is missing or damaged; repeat the run in a new directory")

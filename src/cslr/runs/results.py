@@ -1,0 +1,267 @@
+"""From a trace to figures: the matrix, AA, BWT, FWT, yardsticks, and the share of the way closed.
+
+Scores are percentages. Every ε comes from the ledger by way of the trace. Figures that are only
+shown come from the run itself and are in no file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.config import Config, Evaluate
+from cslr.data.streams import Stream
+from cslr.methods.registry import YARDSTICKS
+from cslr.runs.directory import RunDirectory
+from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
+from cslr.runs.private_figures import PrivateFigures, private_figures
+
+__all__ = ["Figures", "Result", "collect"]
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """One method over all seeds of a run."""
+
+    method: str
+    matrices: FloatArray  # (seeds, T + 1, T), %, NaN where undefined
+    labels: FloatArray  # (seeds, c), %, after the last task
+    zero_shot: FloatArray  # (T,) b_j, NaN if zero-shot was not run, or under another encoder
+    more: dict[str, FloatArray] = field(default_factory=dict)
+    """(seeds,) each, %, after the last task: what else the family is measured by."""
+
+    @classmethod
+    def nothing(cls, method: str, seeds: int, tasks: int, labels: int) -> Figures:
+        """Of a method about which nothing is told."""
+        matrices = np.full((seeds, tasks + 1, tasks), math.nan)
+        return cls(method, matrices, np.full((seeds, labels), math.nan), np.full(tasks, math.nan))
+
+    @property
+    def aa(self) -> FloatArray:
+        """(seeds,)"""
+        return np.array([average_accuracy(matrix) for matrix in self.matrices])
+
+    @property
+    def bwt(self) -> FloatArray:
+        """(seeds,)"""
+        return np.array([backward_transfer(matrix) for matrix in self.matrices])
+
+    @property
+    def fwt(self) -> FloatArray:
+        """(seeds,)"""
+        return np.array([forward_transfer(matrix, self.zero_shot) for matrix in self.matrices])
+
+    @property
+    def curve(self) -> FloatArray:
+        """(T,) mean score on the tasks seen after each task, over seeds."""
+        tasks = self.matrices.shape[2]
+        return np.array([self.matrices[:, r, :r].mean() for r in range(1, tasks + 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Everything a run has to say."""
+
+    config: Config
+    stream: Stream
+    clients: int
+    figures: dict[str, Figures]
+    cost: dict[str, Any]
+    seconds: float
+    """NaN where no duration was written down."""
+    run_dir: str
+    measured: PrivateFigures | None = None
+    """What was paid for, where that is the rule."""
+
+    @property
+    def rule(self) -> Evaluate:
+        """What becomes of figures on test rows."""
+        return self.config.privacy.evaluation
+
+    @property
+    def scenario(self) -> str:
+        """A result without its scenario is not a result."""
+        return self.stream.scenario(self.config.stream.scenario)
+
+    @property
+    def metric(self) -> str:
+        """What the scores are, without the sign of percent."""
+        return "strict entity micro-F1" if self.stream.family == "tagging" else "accuracy"
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether there are exact figures: they were asked for, and there were test rows."""
+        return self.rule in ("shown", "stored") and len(self.stream.test) > 0
+
+    @property
+    def main(self) -> Figures:
+        """The method that was run."""
+        return self.figures[self.config.method]
+
+    def closed(self) -> float:
+        """Share of the way from the better of majority and zero-shot to joint; NaN if unknown."""
+        if not all(name in self.figures for name in ("majority", "zero-shot", "joint")):
+            return math.nan
+        level = {name: float(self.figures[name].aa.mean()) for name in self.figures}
+        return closed_share(
+            level[self.config.method], max(level["majority"], level["zero-shot"]), level["joint"]
+        )
+
+    def stored_json(self) -> dict[str, Any]:
+        """What is written to ``result.json``: figures that are only shown are not in it."""
+        if self.rule != "shown":
+            return self.as_json()
+        shape = (len(self.config.seeds), len(self.stream.tasks), len(self.stream.labels))
+        blank = {name: Figures.nothing(name, *shape) for name in self.figures}
+        return {**replace(self, figures=blank).as_json(), "evaluated": None}
+
+    def as_json(self) -> dict[str, Any]:
+        """The object ``cslr run --json`` prints."""
+        config, main = self.config, self.main
+        names = [task.name for task in self.stream.tasks]
+        return {
+            "stream": self.stream.name,
+            "family": self.stream.family,
+            "scenario": self.scenario,
+            "method": config.method,
+            "clients": self.clients,
+            "seeds": list(config.seeds),
+            "metric": f"{self.metric}, %",
+            "evaluate": self.rule,
+            "evaluated": self.evaluated,
+            "private_evaluation": None if self.measured is None else self.measured.as_json(names),
+            "aa": _mean(main.aa),
+            "bwt": _mean(main.bwt),
+            "fwt": _mean(main.fwt),
+            "more": _means(main.more),
+            "per_seed": [
+                {
+                    "seed": seed,
+                    "aa": _number(main.aa[i]),
+                    "bwt": _number(main.bwt[i]),
+                    "fwt": _number(main.fwt[i]),
+                    "matrix": _rows(main.matrices[i]),
+                }
+                for i, seed in enumerate(config.seeds)
+            ],
+            "matrix": _rows(main.matrices.mean(axis=0)),
+            "labels": {
+                label.name: _mean(main.labels[:, i]) for i, label in enumerate(self.stream.labels)
+            },
+            "yardsticks": {
+                name: {
+                    "aa": _mean(self.figures[name].aa),
+                    "bwt": _mean(self.figures[name].bwt),
+                    "more": _means(self.figures[name].more),
+                    "matrix": _rows(self.figures[name].matrices.mean(axis=0)),
+                }
+                for name in YARDSTICKS
+                if name in self.figures and name != config.method
+            },
+            "closed": _number(self.closed()),
+            "prior": config.replay.prior,
+            "delta": config.privacy.delta,
+            "unit": "client",
+            "adjacency": "zero-out",
+            "privacy": config.privacy.mode,
+            "budget": config.privacy.budget,
+            "sigma": self.cost["sigma"],
+            "epsilon": self.cost["epsilon"],
+            "seconds": round(self.seconds, 1) if math.isfinite(self.seconds) else None,
+            "run_dir": self.run_dir,
+        }
+
+
+Rows = Sequence[dict[str, Any]]
+"""Lines of a trace about rows a[r, ·]; they have figures only where these are stored."""
+
+
+def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows = ()) -> Result:
+    """Read the trace of a finished run; ``shown`` are rows with figures that are not in it."""
+    rows = [*(line for line in directory.trace if line["kind"] == "row"), *shown]
+    names = list(dict.fromkeys(line["method"] for line in rows))
+    told = [line for line in rows if "scores" in line]
+    matrices = {name: _matrices(config, told, name, len(stream.tasks)) for name in names}
+    zero_shot = np.full(len(stream.tasks), math.nan)
+    if "zero-shot" in matrices and not config.upgrade.after:  # else it is of one encoder of two
+        zero_shot = matrices["zero-shot"][0, 0]
+    figures = {
+        name: Figures(
+            name,
+            matrices[name],
+            _last_labels(config, told, name, stream),
+            zero_shot,
+            _last_more(config, told, name, len(stream.tasks)),
+        )
+        for name in names
+    }
+    cost = directory.find(kind="cost")
+    finished = directory.find(kind="finished")
+    return Result(
+        config,
+        stream,
+        config.stream.clients or stream.clients,
+        figures,
+        cost or {"epsilon": {}, "sigma": None},
+        (finished or {}).get("seconds", math.nan),
+        str(directory.path),
+        private_figures([line for line in directory.trace if line["kind"] == "evaluation"]),
+    )
+
+
+def _matrices(config: Config, rows: Rows, method: str, tasks: int) -> FloatArray:
+    matrices = np.full((len(config.seeds), tasks + 1, tasks), math.nan)
+    for line in rows:
+        if line["method"] == method:
+            row = [_percent(score) for score in line["scores"]]
+            matrices[config.seeds.index(line["seed"]), line["after"]] = row
+    return matrices
+
+
+def _last(config: Config, rows: Rows, method: str, tasks: int) -> list[dict[str, Any] | None]:
+    """The row of each seed after the last task, if it is there."""
+    found = {
+        line["seed"]: line for line in rows if (line["method"], line["after"]) == (method, tasks)
+    }
+    return [found.get(seed) for seed in config.seeds]
+
+
+def _last_labels(config: Config, rows: Rows, method: str, stream: Stream) -> FloatArray:
+    labels = np.full((len(config.seeds), len(stream.labels)), math.nan)
+    for i, line in enumerate(_last(config, rows, method, len(stream.tasks))):
+        if line is not None:
+            labels[i] = [_percent(score) for score in line["labels"]]
+    return labels
+
+
+def _last_more(config: Config, rows: Rows, method: str, tasks: int) -> dict[str, FloatArray]:
+    """(seeds,) of each further measure; those of an older trace are not there."""
+    lines = _last(config, rows, method, tasks)
+    more: list[dict[str, float | None]] = [(line or {}).get("more", {}) for line in lines]
+    names = dict.fromkeys(name for each in more for name in each)
+    return {name: np.array([_percent(each.get(name)) for each in more]) for name in names}
+
+
+def _percent(score: float | None) -> float:
+    return math.nan if score is None else 100 * score
+
+
+def _mean(values: FloatArray) -> float | None:
+    return _number(float(np.mean(values)))
+
+
+def _means(more: dict[str, FloatArray]) -> dict[str, float | None]:
+    return {name: _mean(values) for name, values in more.items()}
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 3) if math.isfinite(value) else None
+
+
+def _rows(matrix: FloatArray) -> list[list[float | None]]:
+    return [[_number(value) for value in row] for row in matrix]

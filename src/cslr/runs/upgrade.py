@@ -1,0 +1,79 @@
+"""Go on with a run under another encoder: what it released is taken along, and costs nothing again.
+
+A new run directory gets the releases and the ledger of the old one, so that nothing is charged
+twice and the old run stays as it was. Where privacy is enforced it is the federation's ledger.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cslr.config import Config, with_settings
+from cslr.errors import ConfigError
+from cslr.methods.registry import method_named
+from cslr.runs.directory import RunDirectory, read_config, read_trace
+
+__all__ = ["begin_upgrade", "upgraded_config"]
+
+
+def upgraded_config(run: Path, encoder: str) -> Config:
+    """The configuration of the run at ``run``, from its last released task on with ``encoder``."""
+    config = read_config(run)
+    if config.upgrade.after:
+        raise ConfigError(f"{run} was upgraded before; a run can be upgraded once")
+    if config.encoder == encoder:
+        raise ConfigError(f"{run} already runs with {encoder}")
+    if not method_named(config.method).carries:
+        raise ConfigError(f"{run} is a run of {config.method}, which has nothing to carry over")
+    released = {len(_releases(run, seed)) for seed in config.seeds}
+    if len(released) > 1:
+        raise ConfigError(
+            f"the seeds of {run} have released different numbers of tasks; let it go on until they "
+            "have not"
+        )
+    after = released.pop()
+    if not after:
+        raise ConfigError(f"{run} has released nothing yet; begin a run with --encoder {encoder}")
+    return with_settings(
+        config,
+        {"encoder": encoder, "upgrade.encoder": config.encoder, "upgrade.after": after},
+    )
+
+
+def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
+    """The directory of the upgraded run, with what the old one released.
+
+    Begun before, it goes on: what an interruption kept from being copied is copied now. A plan pays
+    for one evaluation, so one that the old run bought is taken over, and marked as such.
+    """
+    directory = RunDirectory(place, config)
+    directory.begin()
+    old, _ = read_trace(run / "trace.jsonl")
+    for seed in config.seeds:
+        goal = directory.seed(seed)
+        for file in _kept(run, seed, config.upgrade.after):
+            goal.copy(file)
+        known = directory.find(kind="evaluation", seed=seed) is not None
+        for line in old:
+            if (line["kind"], line.get("seed")) == ("evaluation", seed) and not known:
+                directory.note(**{**line, "before_upgrade": True})
+    return directory
+
+
+def _kept(run: Path, seed: int, tasks: int) -> list[Path]:
+    """What is there of the first tasks' sums, of their lists, and of the ledger that paid."""
+    numbers = range(tasks)
+    names = [
+        *(f"task-{number}.safetensors" for number in numbers),
+        *(f"task-{number}-list.safetensors" for number in numbers),
+        *("ledger.jsonl", "ledger.head"),
+    ]
+    return [file for name in names if (file := run / f"seed-{seed}" / name).is_file()]
+
+
+def _releases(run: Path, seed: int) -> list[Path]:
+    """The releases of the first tasks, one after the other and without a gap."""
+    found: list[Path] = []
+    while (file := run / f"seed-{seed}" / f"task-{len(found)}.safetensors").is_file():
+        found.append(file)
+    return found

@@ -1,0 +1,1 @@
+"""Encoders, word vectors, and the cache of embeddings."""

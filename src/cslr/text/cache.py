@@ -1,0 +1,229 @@
+"""Embeddings kept on disk, found again by content: the same text and encoder never run twice.
+
+A cache is a folder per encoder, a folder holds segments, and a segment is one safetensors file
+
+    keys     (n, 16) uint8      sha256(encoder id, NUL, text)[:16], sorted
+    vectors  (n, d)  float32    the embedding of the text behind each key (or float16)
+
+whose file name is the SHA-256 of its own bytes. A segment is therefore never changed, only added
+or removed, and every read from disk verifies it.
+
+Writers need no lock. A segment appears whole (temporary file, fsync, ``os.replace``) or not at
+all, and compaction writes the union before it removes the parts, so a reader that loses a race
+lists the folder again. At worst a vector is lost and encoded once more.
+
+Not public: an embedding tells much about its text. Files are readable by their owner alone, and
+a cache is to be guarded as the texts are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_dir
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from cslr.arrays import BoolArray, FloatArray
+from cslr.errors import CacheCorrupted, ConfigError
+from cslr.files import write_atomic
+
+__all__ = ["EmbeddingCache", "cache_root", "default_directory"]
+
+_KEY_BYTES = 16
+_MOST_SEGMENTS = 32
+_MOST_RACES = 100
+_DTYPES = (np.float32, np.float16)
+_SEGMENT_NAME = re.compile(r"[0-9a-f]{64}\.safetensors")
+
+
+def cache_root() -> Path:
+    """``$CSLR_CACHE_DIR`` if that is set, else the user's cache directory."""
+    return Path(os.environ.get("CSLR_CACHE_DIR") or user_cache_dir("cslr"))
+
+
+def default_directory(part: Literal["public", "private"] = "private") -> Path:
+    """Where embeddings are kept unless told otherwise.
+
+    Those of public texts lie apart, so that nothing about clients' texts is read with them.
+    """
+    return cache_root() / "embeddings" / part
+
+
+@dataclass(frozen=True, eq=False)
+class _Segment:
+    """Sorted keys (n,) of 16 raw bytes each, and their vectors (n, d)."""
+
+    keys: NDArray[np.void]
+    vectors: FloatArray
+
+
+class EmbeddingCache:
+    """Vectors by (encoder, text), in ``directory`` or where ``default_directory`` says.
+
+    Segments that were read and verified are kept in memory: they cannot change under their name.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = default_directory() if directory is None else Path(directory)
+        self._verified: dict[Path, _Segment] = {}
+
+    def folder(self, encoder_id: str) -> Path:
+        """Where the segments of one encoder lie; the name is readable and unique."""
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", encoder_id)[:48].strip(".-")
+        return self.directory / f"{readable}-{hashlib.sha256(encoder_id.encode()).hexdigest()[:8]}"
+
+    def lookup(self, encoder_id: str, texts: Sequence[str]) -> tuple[BoolArray, FloatArray]:
+        """Which texts (n,) are known, and the vectors (hits, d) of those, in the order given."""
+        keys = _keys(encoder_id, texts)
+        found = np.zeros(len(keys), dtype=np.bool_)
+        segments = self._segments(self.folder(encoder_id))
+        vectors = np.empty((len(keys), _dimension(segments)), dtype=np.float32)
+        for segment in segments:
+            place = np.searchsorted(segment.keys, keys)
+            place[place == len(segment.keys)] = 0
+            here = ~found & (segment.keys[place] == keys)
+            vectors[here] = segment.vectors[place[here]]
+            found |= here
+        return found, vectors[found]
+
+    def store(self, encoder_id: str, texts: Sequence[str], vectors: FloatArray) -> None:
+        """Add the vectors (n, d) of n texts as one segment, and compact when there are many.
+
+        float16 is kept as it is, which halves the file; anything else becomes float32. What is
+        looked up is always float32.
+        """
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise ValueError(f"vectors must be ({len(texts)}, d), one row a text: {vectors.shape}")
+        if not len(texts):
+            return
+        folder = self.folder(encoder_id)
+        _write(folder, _segment(_keys(encoder_id, texts), vectors))
+        if len(_names(folder)) > _MOST_SEGMENTS:
+            self._compact(folder)
+
+    def _segments(self, folder: Path) -> list[_Segment]:
+        """All segments of a folder, by name; listed anew if a compaction removed one meanwhile."""
+        for _ in range(_MOST_RACES):
+            names = _names(folder)
+            with suppress(FileNotFoundError):
+                self._verify(folder, names)
+                segments = [self._verified[path] for path in names]
+                if len({segment.vectors.shape[1] for segment in segments}) > 1:
+                    raise CacheCorrupted(
+                        f"{folder} holds vectors of different dimensions, as when a model changed "
+                        f"under its name; delete that folder and run again"
+                    )
+                return segments
+        raise CacheCorrupted(f"{folder} lists files that are not there; delete it and run again")
+
+    def _verify(self, folder: Path, names: list[Path]) -> None:
+        """Read what is new in a folder and forget what is gone from it."""
+        for path in names:
+            if path not in self._verified:
+                self._verified[path] = _read(path)
+        for gone in {path for path in self._verified if path.parent == folder} - set(names):
+            del self._verified[gone]
+
+    def _compact(self, folder: Path) -> None:
+        """Replace the segments by their union; the union is on disk before a part is removed."""
+        parts = _names(folder)
+        segments = self._segments(folder)
+        union = _write(
+            folder,
+            _segment(
+                np.concatenate([segment.keys for segment in segments]),
+                np.concatenate([segment.vectors for segment in segments]),
+            ),
+        )
+        for part in parts:
+            if part != union:
+                part.unlink(missing_ok=True)
+
+
+def _keys(encoder_id: str, texts: Iterable[str]) -> NDArray[np.void]:
+    """(n,) keys of 16 raw bytes; they compare as byte strings do."""
+    prefix = hashlib.sha256(encoder_id.encode() + b"\0")
+    digests = []
+    for text in texts:
+        digest = prefix.copy()
+        digest.update(text.encode("utf-8", "surrogatepass"))
+        digests.append(digest.digest()[:_KEY_BYTES])
+    return np.frombuffer(b"".join(digests), dtype=f"V{_KEY_BYTES}")
+
+
+def _segment(keys: NDArray[np.void], vectors: FloatArray) -> _Segment:
+    """Rows sorted by key; of equal keys the first is kept."""
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.ones(len(keys), dtype=np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    dtype = np.float16 if vectors.dtype == np.float16 else np.float32
+    return _Segment(keys[first], np.ascontiguousarray(vectors[order][first], dtype=dtype))
+
+
+def _dimension(segments: Sequence[_Segment]) -> int:
+    return segments[0].vectors.shape[1] if segments else 0
+
+
+def _names(folder: Path) -> list[Path]:
+    """The segments of a folder; leftovers of crashed writers have other names."""
+    try:
+        return sorted(path for path in folder.iterdir() if _SEGMENT_NAME.fullmatch(path.name))
+    except FileNotFoundError:
+        return []
+
+
+def _read(path: Path) -> _Segment:
+    """A verified segment. What does not match its name is refused, never repaired."""
+    damaged = CacheCorrupted(
+        f"cached embeddings {path} do not match their own name (cut short or altered); "
+        f"delete that file and run again, its texts are then encoded anew"
+    )
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+    if hashlib.sha256(content).hexdigest() != path.stem:
+        raise damaged
+    try:
+        tensors = load_tensors(content)
+        keys, vectors = tensors["keys"], tensors["vectors"]
+    except (SafetensorError, KeyError) as error:
+        raise damaged from error
+    if keys.dtype != np.uint8 or keys.shape[1:] != (_KEY_BYTES,) or vectors.dtype not in _DTYPES:
+        raise damaged
+    if vectors.ndim != 2 or len(vectors) != len(keys) or not len(keys):
+        raise damaged
+    return _Segment(np.ascontiguousarray(keys).view(f"V{_KEY_BYTES}").ravel(), vectors)
+
+
+def _write(folder: Path, segment: _Segment) -> Path:
+    """Put a segment into place at once: whoever lists the folder sees all of it or nothing."""
+    keys = np.ascontiguousarray(segment.keys).view(np.uint8).reshape(-1, _KEY_BYTES)
+    content = save_tensors({"keys": keys, "vectors": segment.vectors})
+    path = folder / f"{hashlib.sha256(content).hexdigest()}.safetensors"
+    try:
+        write_atomic(path, content)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return path
+
+
+def _unusable(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the embedding cache {folder} cannot be used ({error.strerror or error}); "
+        f"set CSLR_CACHE_DIR to a directory you can write to"
+    )

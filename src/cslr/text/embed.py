@@ -1,0 +1,233 @@
+"""Texts to vectors through the cache: what is known is looked up, the rest is encoded and kept.
+
+A text becomes one row or several, one below the other; ``starts`` (n + 1,) says where the rows of
+each text begin. Sentences have one row each, tagged sentences one a word. A long job is cut into
+batches of similar length, and a bar shows how far it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence, Sized
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.errors import EncoderError
+from cslr.text.cache import EmbeddingCache
+
+__all__ = ["PIECE", "Recipe", "embed_rows", "progress_bar", "slices", "starts_of", "unit_rows"]
+
+_CHUNK = 4096  # texts between two writes to the cache
+
+PIECE: Final = 512  # texts between two movements of the bar; also when a bar is worth showing
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How texts become rows, and under which keys the cache knows those of one text."""
+
+    encoder: str
+    """The encoder's id."""
+    encode: Callable[[list[str]], FloatArray]
+    """The rows of all texts given, one below the other, float32."""
+    keys: Callable[[str], list[str]]
+    """One key a row of a text; never empty."""
+    row: str = "text"
+    """What a row stands for."""
+    dtype: type[np.float32] | type[np.float16] = np.float32
+    """What is kept of a vector. Fresh ones are rounded too, so they equal those read back."""
+
+
+def embed_rows(
+    texts: Sequence[str], recipe: Recipe, cache: EmbeddingCache | None, progress: bool
+) -> tuple[FloatArray, IntArray]:
+    """All rows (total, d) float32 in the order of at least one text, and their starts (n + 1,).
+
+    Equal texts are encoded once. Long jobs are stored as they go, so that an interruption loses
+    at most 4,096 texts' work.
+    """
+    place_of = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    distinct = list(place_of)
+    places = np.array([place_of[text] for text in texts])
+    _, first = np.unique(places, return_index=True)  # where each distinct text stands
+    keys = [recipe.keys(text) for text in distinct]
+    starts = starts_of(keys)
+    whole, known = _look_up(keys, starts, recipe, cache)
+    table = known
+    if not whole.all():
+        missing = np.flatnonzero(~whole)
+        fresh = _encode_missing(
+            [distinct[place] for place in missing],
+            [keys[place] for place in missing],
+            first[missing],
+            recipe,
+            cache,
+            progress,
+        )
+        table = _merge(np.repeat(whole, np.diff(starts)), known, fresh, recipe, cache)
+    if len(distinct) == len(texts):
+        return table, starts
+    rows = _rows_of(starts, places)
+    return np.take(table, rows, axis=0), starts_of([keys[place] for place in places])
+
+
+def starts_of(parts: Sequence[Sized]) -> IntArray:
+    """(n + 1,) where each part begins when all are laid one behind the other, and their end."""
+    return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
+
+
+def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatArray:
+    """(rows, d) float32 of unit norm; refuses what is not finite or has no direction."""
+    # A sum along the last axis of a plain array: a buffered einsum would split rows by their place.
+    norms = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
+    bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+    if len(bad):
+        text = int(_texts_of(starts, bad)[0])
+        raise EncoderError(_gave_unusable(encoder_id, text)) from _UnusableVectorError(text)
+    unit: FloatArray = np.empty(vectors.shape, dtype=np.float32)
+    np.divide(vectors, norms[:, None], out=unit, casting="same_kind")
+    return unit
+
+
+class _UnusableVectorError(Exception):
+    """The place of a text, in an ``encode`` argument, with a vector that cannot be used."""
+
+    def __init__(self, text: int) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def _look_up(
+    keys: list[list[str]], starts: IntArray, recipe: Recipe, cache: EmbeddingCache | None
+) -> tuple[BoolArray, FloatArray]:
+    """Which texts (n,) are known in all their rows, and those rows (hits, d)."""
+    if cache is None:
+        return np.zeros(len(keys), dtype=np.bool_), np.empty((0, 0), dtype=np.float32)
+    found, vectors = cache.lookup(recipe.encoder, [key for part in keys for key in part])
+    whole = np.logical_and.reduceat(found, starts[:-1])
+    wanted = np.repeat(whole, np.diff(starts))
+    return whole, vectors if np.array_equal(found, wanted) else vectors[wanted[found]]
+
+
+def _encode_missing(
+    texts: list[str],
+    keys: list[list[str]],
+    places: IntArray,
+    recipe: Recipe,
+    cache: EmbeddingCache | None,
+    progress: bool,
+) -> FloatArray:
+    """Encode and store texts that stand at ``places`` (n,) of the caller's list."""
+    starts = starts_of(keys)
+    vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
+    with progress_bar(len(texts), progress) as bar:
+        for chunk in slices(list(range(len(texts))), _CHUNK):
+            for piece in slices(chunk, PIECE):
+                for place in piece:
+                    fresh = _encode_one(texts[place], len(keys[place]), places[place], recipe)
+                    if not vectors.shape[1]:
+                        vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
+                    vectors[starts[place] : starts[place + 1]] = fresh
+                bar.advance(len(piece))
+            if cache is not None:
+                done = vectors[_rows_of(starts, np.array(chunk))]
+                cache.store(recipe.encoder, [key for place in chunk for key in keys[place]], done)
+    return vectors
+
+
+def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
+    """(rows, d) of one text, checked; ``place``: where it stands in the caller's list.
+
+    The encoder is given one text at a time: beside others it would round differently.
+    """
+    try:
+        vectors = recipe.encode([text])
+    except EncoderError as error:
+        if isinstance(error.__cause__, _UnusableVectorError):
+            raise EncoderError(_gave_unusable(recipe.encoder, place)) from error
+        raise
+    if vectors.ndim != 2 or len(vectors) != rows:
+        raise EncoderError(
+            f"encoder {recipe.encoder} gave an array of shape {vectors.shape} for {rows} "
+            f"{recipe.row}s; its encode must return one row a {recipe.row}"
+        )
+    if not np.isfinite(vectors).all():
+        raise EncoderError(_gave_unusable(recipe.encoder, place))
+    return vectors
+
+
+def _gave_unusable(encoder_id: str, text: int) -> str:
+    return (
+        f"encoder {encoder_id} gave a vector that is not finite or all zero for text {text} "
+        f"(counted from 0); look at that text, or choose another encoder with --encoder"
+    )
+
+
+def _merge(
+    found: BoolArray,
+    known: FloatArray,
+    fresh: FloatArray,
+    recipe: Recipe,
+    cache: EmbeddingCache | None,
+) -> FloatArray:
+    """Cached and fresh rows in one table (rows, d), in the order ``found`` (rows,) is in."""
+    if cache is not None and found.any() and known.shape[1] != fresh.shape[1]:
+        raise EncoderError(
+            f"encoder {recipe.encoder} gives {fresh.shape[1]} dimensions, its cached vectors have "
+            f"{known.shape[1]}; delete {cache.folder(recipe.encoder)} and run again"
+        )
+    table = np.empty((len(found), fresh.shape[1]), dtype=np.float32)
+    table[~found] = fresh
+    if found.any():
+        table[found] = known
+    return table
+
+
+def _rows_of(starts: IntArray, places: IntArray) -> IntArray:
+    """The rows of the texts at ``places``, one text's after the other's."""
+    counts = np.diff(starts)[places]
+    ends = np.cumsum(counts)
+    rows: IntArray = np.arange(ends[-1]) + np.repeat(starts[places] - (ends - counts), counts)
+    return rows
+
+
+def _texts_of(starts: IntArray, rows: IntArray) -> IntArray:
+    """Which text each of the rows belongs to."""
+    return np.searchsorted(starts, rows, side="right").astype(np.int64) - 1
+
+
+def slices(items: list[_Item], size: int) -> Iterator[list[_Item]]:
+    """The items in lists of ``size``, the last perhaps shorter."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+class Bar:
+    """A progress bar, or nothing; ``advance`` works for both."""
+
+    def __init__(self, progress: Any = None, task: Any = None) -> None:
+        self._progress, self._task = progress, task
+
+    def advance(self, texts: int) -> None:
+        if self._progress is not None:
+            self._progress.advance(self._task, texts)
+
+
+@contextlib.contextmanager
+def progress_bar(total: int, wanted: bool) -> Iterator[Bar]:
+    """A bar on stderr for jobs long enough to wait for; log files and pipes get none."""
+    if not wanted or total <= PIECE:
+        yield Bar()
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        yield Bar(progress, progress.add_task("encoding texts", total=total))

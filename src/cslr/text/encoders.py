@@ -1,0 +1,174 @@
+"""Frozen text encoders: a text becomes a vector of unit norm, on the device that holds the text.
+
+An encoder is public (§4 of the design, "Public space"): its ``id`` names the weights, so that two
+runs, two clients or a cache can tell whether they speak of the same space. The model is loaded
+at the first ``encode``; a run whose texts are all cached imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.text.cache import EmbeddingCache
+from cslr.text.embed import Recipe, embed_rows, progress_bar, unit_rows
+from cslr.text.models import Source, find_model, load_model, model_id
+from cslr.text.spacing import spaced
+from cslr.text.stand_ins import Derived, derived
+from cslr.text.words import TokenEncoder, load_token_encoder
+
+__all__ = ["Encoder", "SentenceEncoder", "WordMeans", "embed", "load_encoder"]
+
+_LAYER: Final = re.compile(r"layer(-?\d+)")
+
+
+class Encoder(Protocol):
+    """What the bench asks of an encoder."""
+
+    @property
+    def id(self) -> str:
+        """Identifies the weights; part of every cache key."""
+
+    @property
+    def dimension(self) -> int:
+        """d, the length of a vector."""
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32, rows of unit norm, in the order of the texts."""
+
+
+def load_encoder(name: str = "minilm") -> Encoder:
+    """An encoder by name, without loading its model yet.
+
+    ``"minilm"`` is all-MiniLM-L6-v2 and ``"mpnet"`` all-mpnet-base-v2 from installed packages, an
+    existing directory is a model in sentence-transformers' layout, and ``org/name`` is fetched from
+    the hub at first use. ``minilm+rotated`` is a stand-in made of the first, see ``stand_ins``, and
+    so is ``minilm+layer-3``, the mean of a text's words in the third layer from the end.
+    """
+    base, plus, change = name.rpartition("+")
+    if plus and not Path(name).expanduser().is_dir():
+        layer = _LAYER.fullmatch(change)
+        if layer is not None:
+            return WordMeans(load_token_encoder(base, int(layer[1])))
+        return derived(load_encoder(base), change)
+    source = find_model(name)
+    return SentenceEncoder(source, id=model_id(source))
+
+
+class SentenceEncoder:
+    """A sentence-transformers model, loaded when it is first needed.
+
+    ``source`` is a directory or a hub name. A transformer's weights are read from safetensors
+    only, and code that comes with a model is never run.
+    """
+
+    def __init__(self, source: Source, id: str) -> None:
+        self.source = source
+        self.id = id
+
+    @cached_property
+    def dimension(self) -> int:
+        """d, from the directory's configuration if it says so, else from the loaded model."""
+        declared = _declared_dimension(self.source) if isinstance(self.source, Path) else None
+        return declared or int(self._forward(["dimension"]).shape[1])
+
+    def encode(self, texts: Sequence[str], progress: bool = False) -> FloatArray:
+        """(n, d) float32, rows of unit norm, in the order of the texts.
+
+        Guarantee: a row depends on its text alone, bit for bit. Every text is a forward pass of its
+        own, because padding and the other rows of a batch change a vector by rounding, and the
+        vectors of public sentences are published without noise.
+        """
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        with progress_bar(len(texts), progress) as bar:
+            for row, text in enumerate(texts):
+                vectors[row] = self._forward([text])[0]
+                bar.advance(1)
+        return unit_rows(vectors, np.arange(len(texts) + 1), self.id)
+
+    def _forward(self, texts: list[str]) -> FloatArray:
+        """One pass through the model, (n, d), not yet checked."""
+        vectors: FloatArray = self._model.encode(
+            texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
+        )
+        return vectors
+
+    @cached_property
+    def _model(self) -> Any:
+        kind = "a sentence-transformers model with safetensors weights"
+        return load_model(self.source, "sentence_transformers", kind, _load)
+
+
+@dataclass(frozen=True)
+class WordMeans:
+    """A text as the mean of its words' vectors: another layer is another encoder."""
+
+    words: TokenEncoder
+
+    @property
+    def id(self) -> str:
+        """Weights, layer and what was done with the words."""
+        return f"{self.words.id}:mean-of-words"
+
+    @property
+    def dimension(self) -> int:
+        """d, the length of a vector."""
+        return self.words.dimension
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32, rows of unit norm, in the order of the texts."""
+        words = (self.words.encode([spaced(text)]).z for text in texts)
+        sums = np.stack([z.sum(axis=0) for z in words])
+        return unit_rows(sums, np.arange(len(texts) + 1), self.id)
+
+
+def embed(
+    texts: Sequence[str],
+    encoder: Encoder,
+    cache: EmbeddingCache | None,
+    progress: bool = False,
+) -> FloatArray:
+    """(n, d) float32 embeddings in the order of ``texts``; only what is not cached is encoded.
+
+    Equal texts are encoded once. Long jobs are stored as they go, so that an interruption loses
+    at most 4,096 texts' work.
+    """
+    if not texts:
+        return np.empty((0, encoder.dimension), dtype=np.float32)
+    if isinstance(encoder, Derived):
+        return encoder.change(embed(texts, encoder.base, cache, progress))
+    recipe = Recipe(encoder.id, encoder.encode, keys=lambda text: [text])
+    return embed_rows(texts, recipe, cache, progress)[0]
+
+
+def _load(library: Any, place: str, **settings: bool) -> Any:
+    return library.SentenceTransformer(place, model_kwargs={"use_safetensors": True}, **settings)
+
+
+def _declared_dimension(directory: Path) -> int | None:
+    """d of a plain model (transformer, one pooling, perhaps normalisation); None for others."""
+    try:
+        modules = _json(directory / "modules.json")
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        pooling = _json(directory / modules[1]["path"] / "config.json")
+        settings = directory / "config_sentence_transformers.json"
+        cut = _json(settings).get("truncate_dim") if settings.is_file() else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    modes = [key for key, value in pooling.items() if key.startswith("pooling_mode_") and value]
+    one_mode = len(modes) == 1 or isinstance(pooling.get("pooling_mode"), str)
+    width = pooling.get("embedding_dimension", pooling.get("word_embedding_dimension"))
+    plain = kinds[:2] == ["Transformer", "Pooling"] and set(kinds[2:]) <= {"Normalize"}
+    return width if plain and one_mode and cut is None and isinstance(width, int) else None
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

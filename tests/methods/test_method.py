@@ -1,0 +1,240 @@
+"""What every method promises, whatever it is: a new one is tested by being in ``METHODS``.
+
+All of them get the same stream, the same budget and the same public help.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from cslr.config import Config
+from cslr.errors import BudgetExceeded
+from cslr.methods.method import Learnt, Setting
+from cslr.methods.registry import METHODS
+from cslr.privacy.plan import Budget, Schedule, calibrate
+
+EPSILON = 4.0
+EACH = pytest.mark.parametrize("name", METHODS)
+PRIVATE = pytest.mark.parametrize(
+    "name", [name for name, method in METHODS.items() if method.reads == "privately"]
+)
+LEARNING = [name for name, method in METHODS.items() if method.reads != "nothing"]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A run of a method from its first stage to its last."""
+
+    setting: Setting
+    learnt: list[Learnt]
+    scores: list[np.ndarray]
+    read: str
+    """A digest of the population before the run."""
+
+
+def digest(setting: Setting) -> str:
+    people = setting.population
+    arrays = (people.z, people.labels, people.tasks, people.clients, people.targets)
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+def epsilon_for(name: str) -> float:
+    """The budget a run gives the method: none can admit what reads rows as they are."""
+    return math.inf if METHODS[name].reads == "openly" else EPSILON
+
+
+def every_stage(name: str, setting: Setting) -> list[Learnt]:
+    return [stage() for stage in METHODS[name].stages(setting)]
+
+
+@pytest.fixture(scope="module")
+def prepared(make_setting_with, make_drawer):
+    """A setting with two rounds of federated training, if the method has any."""
+
+    def make(name: str, seed: int = 13, **more: object) -> Setting:
+        given = {"epsilon": epsilon_for(name), "head": {"rounds": 2}, **more}
+        return make_setting_with(make_drawer(), seed=seed, method=name, **given)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def course(prepared, world) -> Callable[..., Course]:
+    """What a method does in the small world, once for all tests of this file."""
+    done: dict[tuple[str, int], Course] = {}
+
+    def go(name: str, seed: int = 13, again: bool = False) -> Course:
+        if again or (name, seed) not in done:
+            setting = prepared(name, seed)
+            read = digest(setting)
+            learnt = every_stage(name, setting)
+            scores = [each.scores(world.test_z) for each in learnt]
+            done[name, seed] = Course(setting, learnt, scores, read)
+        return done[name, seed]
+
+    return go
+
+
+# -- stages and scores -----------------------------------------------------------------------------
+
+
+@EACH
+def test_there_is_a_stage_before_any_task_and_one_after_each(course, world, name):
+    assert len(course(name).learnt) == len(world.tasks) + 1
+
+
+@EACH
+def test_scores_are_finite_for_every_label_that_was_met(course, name):
+    found = course(name)
+    for tasks, scores in enumerate(found.scores):
+        assert scores.shape == (80, 4)
+        assert not np.isnan(scores).any()
+        assert np.isfinite(scores[:, found.setting.seen(tasks)]).all()
+
+
+@EACH
+def test_a_label_is_known_or_not_whatever_the_text(course, name):
+    """What a method knows nothing about has −inf for every text, never for some of them."""
+    for scores in course(name).scores:
+        known = np.isfinite(scores)
+        np.testing.assert_array_equal(known, np.broadcast_to(known[0], known.shape))
+        assert np.all(scores[~known] == -np.inf)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_what_was_learnt_moves_the_scores(course, name):
+    first, *_, last = course(name).scores
+    assert not np.array_equal(first, last)
+
+
+@EACH
+@pytest.mark.parametrize("family", ["intents", "tagging"])
+def test_every_family_is_answered(prepared, world, name, family):
+    setting = prepared(name, family=family)
+    *_, last = METHODS[name].stages(setting)
+    scores = last().scores(world.test_z)
+    assert scores.shape == (80, setting.family.outputs)
+    assert np.isfinite(scores).all()
+
+
+# -- the same for all ------------------------------------------------------------------------------
+
+
+@EACH
+def test_all_methods_get_the_same_stream_and_budget(course, name):
+    mine, other = course(name).setting, course("cslr").setting
+    assert course(name).read == course("cslr").read
+    assert mine.tasks == other.tasks
+    assert mine.plan.cap == other.plan.cap
+    assert mine.ledger.federation.budget.epsilon == epsilon_for(name)
+    np.testing.assert_array_equal(mine.label_texts, other.label_texts)
+
+
+@EACH
+def test_nobodys_rows_are_changed(course, name):
+    assert digest(course(name).setting) == course(name).read
+
+
+@EACH
+def test_the_same_seed_gives_the_same_scores(course, name):
+    one, two = course(name), course(name, again=True)
+    assert one is not two
+    for first, second in zip(one.scores, two.scores, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_another_seed_gives_other_scores(course, name):
+    assert not np.array_equal(course(name).scores[-1], course(name, seed=14).scores[-1])
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+@EACH
+def test_the_ledger_stays_within_the_budget_in_its_scope(course, name):
+    """What reads nothing costs nothing, what reads openly everything, the others what they say."""
+    setting, reads = course(name).setting, METHODS[name].reads
+    whole = setting.ledger.epsilon("end_to_end", "roster")
+    replay = setting.ledger.epsilon("replay", "roster")
+    if reads == "nothing":
+        assert setting.ledger.charges == ()
+        assert whole == 0.0
+    elif reads == "openly":
+        assert whole == math.inf
+    elif setting.head.kind == "federated":
+        assert 0.99 * EPSILON <= replay <= EPSILON * (1 + 1e-9)
+        assert whole == math.inf
+    else:
+        assert 0.99 * EPSILON <= whole <= EPSILON * (1 + 1e-9)
+        assert replay <= whole
+
+
+@PRIVATE
+def test_what_is_charged_is_what_was_planned(course, name):
+    setting = course(name).setting
+    planned = sorted((c.round, c.part, c.sigma, c.q, c.task) for c in setting.plan.charges())
+    noised = [charge for charge in setting.ledger.charges if charge.sigma is not None]
+    assert sorted((c.round, c.part, c.sigma, c.q, c.task) for c in noised) == planned
+
+
+@PRIVATE
+def test_every_noised_release_is_kept_and_settled(course, name):
+    setting = course(name).setting
+    noised = {charge.label for charge in setting.ledger.charges if charge.sigma is not None}
+    assert set(setting.keep.kept) == noised
+    settled = {r["body"]["label"] for r in setting.ledger.records if r["kind"] == "settled"}
+    assert noised <= settled
+
+
+@PRIVATE
+def test_an_interrupted_run_goes_on_and_pays_nothing_twice(course, world, name):
+    found = course(name)
+    before = found.setting.ledger.charges
+    *_, last = METHODS[name].stages(found.setting)
+    np.testing.assert_array_equal(last().scores(world.test_z), found.scores[-1])
+    assert found.setting.ledger.charges == before
+
+
+@PRIVATE
+def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, name):
+    setting = prepared(name)
+    plan = setting.plan
+    none = calibrate(Budget(math.inf), plan.releases, plan.q, plan.cap, plan.schedule, plan.head_q)
+    with pytest.raises(BudgetExceeded):
+        every_stage(name, replace(setting, plan=none))
+    assert setting.keep.kept == {}
+    assert setting.ledger.epsilon("replay", "roster") == 0.0
+    if setting.head.kind != "federated":  # whose updates are never noised
+        assert setting.ledger.charges == ()
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].reads == "openly"])
+def test_no_finite_budget_admits_what_reads_openly(prepared, name):
+    setting = prepared(name, epsilon=100.0)
+    with pytest.raises(BudgetExceeded):
+        every_stage(name, setting)
+    assert setting.ledger.charges == ()
+
+
+@EACH
+def test_a_method_says_what_it_is_in_a_few_words(name):
+    assert 0 < len(METHODS[name].meaning) < 40
+
+
+@EACH
+def test_what_a_method_fixes_is_settled_before_it_is_planned(name):
+    """Settling twice changes nothing, and a method's own choices are never overruled."""
+    method = METHODS[name]
+    settled = method.settled(Config())
+    assert method.settled(settled) == settled
+    for dotted, value in method.settings.items():
+        section, key = dotted.split(".")
+        assert getattr(getattr(settled, section), key) == value
+    assert method.reads != "privately" or method.schedule(settled) != Schedule(replay=0)

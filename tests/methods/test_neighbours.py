@@ -1,0 +1,116 @@
+"""Whether a client has rows moves a sum by its own bound and no further.
+
+Clients' numbers may depend on who else has rows, as they do where rows come with names: without one
+client, all later ones have another number. Nothing of theirs may change with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from cslr.federation.simulation import SimulatedCohort
+from cslr.methods.cslr import agree
+from cslr.methods.registry import METHODS
+from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.values import _SEAL
+from cslr.protocol.round import contribute
+from cslr.runs.mixed_encoders import encoder_of
+from cslr.seeding import Seeds
+
+GONE = 3
+IDS = 1000 + 7 * np.arange(12)
+FEWER = np.append(np.delete(IDS, GONE), -1)
+
+
+def some(people, rows):
+    """Those rows alone."""
+    names = ("z", "labels", "tasks", "clients", "targets", "kinds")
+    held = {name: getattr(people, name) for name in names}
+    return replace(people, **{k: None if v is None else v[rows] for k, v in held.items()})
+
+
+def pair(setting, named=True):
+    """The setting with all clients' rows, and without those of one: the later ones move up."""
+    people = setting.population
+    fewer = some(people, people.clients != GONE)
+    fewer = replace(fewer, clients=fewer.clients - (fewer.clients > GONE))
+    both = (people, IDS), (fewer, FEWER)
+    return [
+        replace(setting, population=replace(each, ids=ids if named else None)) for each, ids in both
+    ]
+
+
+def apart(one, other) -> float:
+    """How far two sums lie apart, in bounds."""
+    return float(np.linalg.norm(one.total(_SEAL) - other.total(_SEAL)) / one.grid.steps)
+
+
+def moved(settings) -> np.ndarray:
+    """(T,) how far the sums of each task lie apart, for the same questions."""
+    agreement = agree(settings[0])
+    sums = [
+        [
+            setting.cohort(task).total(partial(contribute, request=agreement.request(task, labels)))
+            for task, labels in enumerate(setting.tasks)
+        ]
+        for setting in settings
+    ]
+    return np.array([apart(one, other) for one, other in zip(*sums, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("cap", "replay"),
+    [(2, {}), (1, {}), (2, {"sub_modes": 2}), (1, {"sub_modes": 2, "matcher": "nearest-mean"})],
+)
+def test_all_tasks_together_move_by_what_the_plan_charges(make_setting, cap, replay):
+    distances = moved(pair(make_setting(cap=cap, **replay)))
+    assert distances.max() <= 1 + 1e-9
+    assert np.linalg.norm(distances) <= np.sqrt(cap) + 1e-9
+    assert np.linalg.norm(distances) > 0.5  # it did have something to say
+
+
+def test_numbers_alone_would_not_do(make_setting):
+    assert np.linalg.norm(moved(pair(make_setting(cap=1), named=False))) > 1.5
+
+
+class Stop(Exception):
+    """The first sum is known."""
+
+
+@pytest.mark.parametrize("method", ["cslr", "dp-sgd", "dp-class-stats", "cslr-hungarian"])
+def test_the_first_sum_of_a_method_moves_by_its_bound(make_setting, monkeypatch, method):
+    total, sums = SimulatedCohort.total, []
+
+    def first(cohort, device):
+        sums.append(total(cohort, device))
+        raise Stop
+
+    monkeypatch.setattr(SimulatedCohort, "total", first)
+    for setting in pair(make_setting(method=method)):
+        stages = METHODS[method].stages(setting)
+        with pytest.raises(Stop):
+            list(stages)
+    assert apart(*sums) <= 1 + 1e-9
+
+
+def test_which_encoder_a_client_runs_is_its_own_draw():
+    one, other = (encoder_of(12, 3, Seeds(13), ids) for ids in (IDS, FEWER))
+    np.testing.assert_array_equal(np.delete(one, GONE), other[:-1])
+    assert len(set(one.tolist())) == 3
+
+
+def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_setting, tmp_path):
+    """At first only rows of the first task are there; then all of them."""
+    setting = replace(make_setting(cap=1), spoken=Spoken.at(tmp_path / "spoken.json", False))
+    before = some(setting.population, setting.population.tasks == 0)
+    first = replace(setting, population=before).cohort(0).taking_part
+    again = replace(setting, spoken=Spoken.at(tmp_path / "spoken.json", True))
+    second = again.cohort(1).taking_part
+    assert first.any()
+    assert not (first & second).any()
+    forgetful = replace(setting, spoken=None).cohort(1).taking_part
+    assert (first & forgetful).any()  # without a memory some would have

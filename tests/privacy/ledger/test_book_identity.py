@@ -1,0 +1,193 @@
+"""A federation's ledger is its own: ids, receipts, and ledgers from before there were any."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cslr.errors import LedgerCorrupted
+from cslr.privacy.accounting import Charge
+from cslr.privacy.ledger.book import Federation, Ledger, Receipt
+from cslr.privacy.ledger.chain import Chain, head_of
+from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.mechanism import finish, recall, release, settle
+from cslr.privacy.plan import Budget
+from cslr.seeding import Seeds
+
+CHARGE = Charge("task 0", 0, "replay", 3.0)
+FEDERATION = Federation("clinics", Budget(8.0), "enforced")
+
+
+def study(name: str, seed: int) -> Ledger:
+    return Ledger.in_memory(Federation(name, Budget(8.0), "simulated"), SeededKeys(Seeds(seed)))
+
+
+def test_no_two_enforced_federations_share_an_id(tmp_path):
+    ids = set()
+    for name in "abc":
+        keys = EphemeralKeys(tmp_path / name / "keys")
+        with Ledger.at(tmp_path / name / "ledger.jsonl", FEDERATION, keys) as ledger:
+            ids.add(ledger.id)
+    assert len(ids) == 3
+
+
+def test_an_id_stays_when_the_ledger_is_opened_again(opened, path):
+    before = opened().id
+    assert opened().id == before == Ledger.read(path).id
+    assert len(bytes.fromhex(before)) == 16
+
+
+def test_a_simulation_has_the_same_id_every_time_and_no_other_has():
+    assert study("a", 13).records == study("a", 13).records
+    assert len({study("a", 13).id, study("a", 17).id, study("b", 13).id}) == 3
+
+
+def test_records_are_numbered_without_a_gap(opened, summed):
+    ledger = opened()
+    settle(release(summed, CHARGE, ledger), "task 0", ledger)
+    assert [record["n"] for record in ledger.records] == [0, 1, 2]
+
+
+# -- receipts --------------------------------------------------------------------------------------
+
+
+def test_a_receipt_names_the_record_that_paid(opened, summed):
+    ledger = opened()
+    release(summed, CHARGE, ledger)
+    record = ledger.records[-1]
+    assert ledger.receipt("task 0") == Receipt(ledger.id, record["n"], record["hash"])
+    assert Receipt.from_text(ledger.receipt("task 0").as_text()) == ledger.receipt("task 0")
+    ledger.accept("task 0", ledger.receipt("task 0"))
+
+
+def test_a_release_found_again_after_a_crash_has_the_receipt_it_had(opened, summed):
+    ledger = opened()
+    release(summed, CHARGE, ledger)
+    first = ledger.receipt("task 0")
+    again = opened()
+    with pytest.raises(ValueError, match="nothing was charged"):
+        again.receipt("task 0")
+    finish(CHARGE, again)
+    assert again.receipt("task 0") == first
+
+
+def test_of_two_sums_under_one_label_each_has_its_own_receipt(opened, summed, other):
+    ledger = opened()
+    release(summed, CHARGE, ledger)
+    first = ledger.receipt("task 0")
+    release(other, CHARGE, ledger)
+    assert ledger.receipt("task 0").number == first.number + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"federation": "0" * 32}, "by another federation, 0000"),
+        ({"number": 2}, "record 2, and the ledger ends before that"),
+        ({"number": -1}, "the ledger ends before that"),
+        ({"number": 0}, "another record 0"),
+        ({"hash": "0" * 64}, "another record 1"),
+        (None, "carries no receipt"),
+    ],
+)
+def test_a_receipt_of_another_ledger_is_refused(opened, summed, change, named):
+    ledger = opened()
+    release(summed, CHARGE, ledger)
+    receipt = None if change is None else replace(ledger.receipt("task 0"), **change)
+    with pytest.raises(LedgerCorrupted, match=f"{named}.*'clinics' was begun anew"):
+        ledger.accept("task 0", receipt)
+
+
+def test_the_receipt_of_one_task_does_not_pass_for_another(opened, summed):
+    ledger = opened()
+    release(summed, CHARGE, ledger)
+    with pytest.raises(LedgerCorrupted, match="another record 1"):
+        ledger.accept("task 1", ledger.receipt("task 0"))
+
+
+# -- older ledgers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old(path) -> str:
+    """As the first version wrote it: no id, no head, one charge that is not settled."""
+    chain = Chain.at(path)
+    budget = {"epsilon": 8.0, "delta": 1e-5, "adversary": "roster"}
+    facts = {"name": "clinics", "unit": "client", "adjacency": "zero-out"}
+    chain.append("open", {**facts, "version": 1, "budget": budget, "privacy": "enforced"})
+    body = {"label": "task 0", "round": 0, "part": "replay", "sigma": 3.0, "q": 1.0}
+    chain.append("charge", {**body, "attempt": 0, "commitment": "0" * 64, "tag": ""})
+    chain.close()
+    head_of(path).unlink()
+    return path.read_text()
+
+
+def test_an_older_ledger_is_read_and_continued(old, opened, path, summed):
+    assert Ledger.read(path).charges == (CHARGE,)
+    ledger = opened()
+    release(summed, Charge("task 1", 1, "replay", 3.0), ledger)
+    assert path.read_text().startswith(old)
+    assert head_of(path).exists()
+    assert ledger.id == json.loads(old.splitlines()[0])["hash"][:32]
+
+
+def test_what_was_kept_beside_an_older_ledger_needs_no_receipt(old, opened, summed):
+    ledger = opened()
+    ledger.accept("task 0", None)
+    release(summed, Charge("task 1", 1, "replay", 3.0), ledger)
+    ledger.accept("task 1", ledger.receipt("task 1"))
+
+
+def test_an_older_ledger_that_is_cut_after_it_was_continued_is_refused(old, opened, path, summed):
+    release(summed, Charge("task 1", 1, "replay", 3.0), opened())
+    path.write_text(old)
+    with pytest.raises(LedgerCorrupted, match="ends after 2 records"):
+        opened()
+
+
+def test_the_ledger_of_a_newer_program_is_refused(path, keys):
+    chain = Chain.at(path)
+    chain.append("open", {"version": 3, "name": "clinics"})
+    chain.close()
+    for open_ in (Ledger.read, lambda path: Ledger.at(path, FEDERATION, keys)):
+        with pytest.raises(LedgerCorrupted, match="newer version of cslr"):
+            open_(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("charge", {"label": "task 0"}),
+        ("charge", {"label": [], "round": 0, "part": "replay", "sigma": 1.0, "attempt": 0}),
+        ("charge", {"label": "a", "round": 0, "part": "replay", "sigma": -1.0, "attempt": 0}),
+        ("charge", {"label": "a", "round": 0, "part": "replay", "sigma": 1e-300, "attempt": 0}),
+        ("settled", {"label": "task 0", "attempt": 0, "digest": ""}),
+        ("plan", {}),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused(opened, path, kind, body):
+    opened().close()
+    chain = Chain.at(path)
+    chain.append(kind, body)
+    chain.close()
+    for open_ in (Ledger.read, lambda path: opened()):
+        with pytest.raises(LedgerCorrupted, match="record 1 of the ledger makes no sense"):
+            open_(path)
+
+
+def test_a_vector_kept_under_a_reset_ledger_is_refused_even_if_its_label_is_open_again(
+    opened, path, summed, other
+):
+    """Without a receipt, an open charge for another sum would have been taken for its own."""
+    ledger = opened()
+    kept, receipt = release(summed, CHARGE, ledger).value, ledger.receipt("task 0")
+    ledger.close()
+    path.unlink()
+    head_of(path).unlink()
+    anew = opened()
+    release(other, CHARGE, anew)
+    recall(kept, "task 0", anew)  # the digest alone does not tell
+    with pytest.raises(LedgerCorrupted, match="by another federation"):
+        anew.accept("task 0", receipt)

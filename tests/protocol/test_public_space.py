@@ -1,0 +1,251 @@
+"""The public space: made of the corpus alone, the same for all, and true to its geometry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.protocol.agreement import simulated_clients
+from cslr.protocol.public_space import _local_topics, build_space, declare_modes, known_directions
+from cslr.protocol.round import statistics_of
+from cslr.seeding import Seeds
+
+
+def test_the_basis_is_orthonormal(world):
+    basis = world.space().basis
+    np.testing.assert_allclose(basis.T @ basis, np.eye(len(basis)), atol=1e-12)
+
+
+def test_lifting_undoes_the_projection_when_every_direction_is_kept(world):
+    space = world.space(dimension=24)
+    np.testing.assert_allclose(space.lift(space.into(world.public)), world.public, atol=1e-12)
+
+
+def test_lifted_coordinates_come_back_and_the_other_directions_do_not_touch_them(world):
+    space, rng = world.space(dimension=5), np.random.default_rng(0)
+    x = rng.standard_normal((3, 7, 24))
+    np.testing.assert_allclose(space.into(space.lift(x)), x[..., :5], atol=1e-12)
+
+
+def test_directions_stand_by_how_far_topics_differ_along_them(world):
+    space = world.space()
+    assert np.all(np.diff(space.between) <= 0)
+    assert np.all(space.between > 0)
+    along = np.square((world.public - space.centre) @ space.basis).mean(axis=0)
+    assert along[:8].mean() > 2 * along[8:].mean()  # and the corpus agrees
+
+
+def test_the_centre_of_the_corpus_has_coordinates_zero(world):
+    np.testing.assert_allclose(world.space().into(world.public).mean(axis=0), 0, atol=1e-12)
+
+
+def test_the_spread_is_about_the_variance_of_the_corpus(world):
+    space = world.space()
+    ratio = space.spread / space.into(world.public).var(axis=0)
+    assert np.all((ratio > 0.5) & (ratio < 2.0))
+
+
+def test_anchors_are_different_sentences_of_the_corpus(world):
+    space = world.space(anchors=24)
+    gaps = np.abs(space.anchors[:, None] - space.into(world.public)).max(axis=-1)
+    assert space.anchors.shape == (24, 8)
+    assert np.all(gaps.min(axis=1) < 1e-12)
+    assert len(set(gaps.argmin(axis=1))) == 24
+
+
+def test_more_directions_than_the_encoder_has_are_not_asked_for(world):
+    assert world.space(dimension=99).dimension == 24
+
+
+def test_the_same_corpus_and_stream_give_the_same_space(world):
+    one, two = (
+        build_space(world.public, "synthetic", 8, 24, Seeds(13).at("anchors")) for _ in range(2)
+    )
+    assert one.digest() == two.digest()
+    np.testing.assert_array_equal(one.basis, two.basis)
+
+
+def test_the_digest_names_the_very_bits(world):
+    space = world.space()
+    for name in ("centre", "basis", "between", "within", "anchors"):
+        changed = getattr(space, name).copy()
+        changed.flat[3] = np.nextafter(changed.flat[3], 2.0)
+        assert replace(space, **{name: changed}).digest() != space.digest()
+
+
+# -- few sentences --------------------------------------------------------------------------------
+
+
+def corpus(n: int, d: int = 96, seed: int = 4) -> np.ndarray:
+    """Sentences of a spectrum as encoders have it, of unit length."""
+    z = np.random.default_rng(seed).standard_normal((n, d)) * 0.97 ** np.arange(d) + 0.1
+    return z / np.linalg.norm(z, axis=1, keepdims=True)
+
+
+def space_of(z: np.ndarray, dimension: int = 96):
+    return build_space(z, "synthetic", dimension, 30, Seeds(1).at("anchors"))
+
+
+@pytest.mark.parametrize(("n", "dimension"), [(60, 30), (100, 50), (191, 95), (192, 96), (900, 96)])
+def test_no_more_directions_are_released_than_half_the_number_of_sentences(n, dimension):
+    space = space_of(corpus(n))
+    assert space.dimension == known_directions(n) or n >= 192
+    assert space.dimension == dimension
+    assert space.anchors.shape == (30, dimension)
+
+
+def test_how_many_directions_are_known_depends_on_the_number_of_sentences_alone():
+    assert space_of(corpus(100, seed=1)).dimension == space_of(corpus(100, seed=2)).dimension
+    assert [known_directions(n) for n in (0, 1, 2, 5, 1000)] == [1, 1, 1, 2, 500]
+
+
+@pytest.mark.parametrize("n", [60, 100])
+def test_few_sentences_leave_no_direction_without_spread(n):
+    space = space_of(corpus(n))
+    assert space.spread.min() > 0.1 * space.spread.mean()
+    assert np.linalg.eigvalsh(space.within).min() > 0.05 * np.trace(space.within) / 96
+
+
+def test_few_sentences_know_the_spread_about_as_well_as_many():
+    few, many = space_of(corpus(110)), corpus(20_000, seed=9)
+    ratio = few.spread / few.into(many).var(axis=0)
+    assert ratio.min() > 0.5
+    assert ratio.max() < 2.5
+
+
+def test_means_of_clients_get_through_with_few_sentences(world):
+    """Offsets, and not second moments relative to a spread of nothing, fill a contribution."""
+    z = corpus(100)
+    space = space_of(z)
+    modes = declare_modes(space, z, z[:4], 1, "none", Seeds(1).at("prototypes"))
+    agreement = replace(world.agreement(), space=space, modes=modes)
+    request = agreement.request(0, (0, 1))
+    statistics = statistics_of(simulated_clients(corpus(400, seed=8), 2, Seeds(2)), request)
+    whole = np.square(request.layout.pack(statistics)).sum(axis=1)
+    assert np.median(np.square(statistics.offset).sum(axis=(1, 2)) / whole) > 0.5
+
+
+def test_many_sentences_are_hardly_shrunk():
+    z = corpus(10_000)
+    space = space_of(z)
+    means, residuals = _local_topics(z - z.mean(axis=0), Seeds(1).at("anchors"))
+    between = np.linalg.eigvalsh(means.T @ means / len(means))[::-1]
+    within = space.basis.T @ (residuals.T @ residuals / len(residuals)) @ space.basis
+    np.testing.assert_allclose(space.between, between, atol=0.01 * between.max())
+    np.testing.assert_allclose(space.within, within, atol=0.02 * np.diagonal(within).max())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder": "another"},
+        {"dimension": 7},
+        {"seed": 14},
+        {"shift": 0.01},
+    ],
+)
+def test_another_corpus_encoder_dimension_or_stream_has_another_digest(world, change):
+    asked = {"encoder": "synthetic", "dimension": 8, "seed": 13, "shift": 0.0, **change}
+    space = build_space(
+        world.public + asked["shift"],
+        asked["encoder"],
+        asked["dimension"],
+        24,
+        Seeds(asked["seed"]).at("anchors"),
+    )
+    assert space.digest() != world.space().digest()
+
+
+@pytest.mark.parametrize(("rows", "anchors"), [(39, 10), (50, 51)])
+def test_a_corpus_that_is_too_small_is_refused(world, rows, anchors):
+    with pytest.raises(ValueError, match=f"{rows} public sentences are too few"):
+        build_space(world.public[:rows], "synthetic", 8, anchors, np.random.default_rng(0))
+
+
+def test_a_prototype_lies_nearest_to_its_own_label(world):
+    space = world.space()
+    modes = world.modes(space)
+    distance = np.linalg.norm(
+        modes.prototypes.mean[:, None] - space.into(world.texts)[None], axis=-1
+    )
+    np.testing.assert_array_equal(distance.argmin(axis=1), modes.labels)
+    assert modes.from_texts
+
+
+def test_a_prototype_lies_nearest_to_the_clients_rows_of_its_label(world):
+    space = world.space()
+    modes, people = world.modes(space), world.population
+    means = [space.into(people.z[people.labels == c]).mean(axis=0) for c in range(4)]
+    distance = np.linalg.norm(modes.prototypes.mean[:, None] - np.stack(means)[None], axis=-1)
+    np.testing.assert_array_equal(distance.argmin(axis=1), modes.labels)
+
+
+def test_a_single_label_lies_between_the_sentences_nearest_to_its_text_and_the_text(world):
+    space = world.space(dimension=24)
+    modes = declare_modes(
+        space, world.public, world.texts[:1], 1, "labels", np.random.default_rng(0)
+    )
+    nearest = np.argsort(-(world.public @ world.texts[0]))[:24]  # 4 % of 600
+    sentences = space.into(world.public[nearest]).mean(axis=0)
+    of_text = 2 * modes.prototypes.mean[0] - sentences
+    # The text says in which direction to look; as a mean it is as far away as the sentences are.
+    direction, text = np.linalg.solve(space.shape, of_text), space.into(world.texts[0])
+    cosine = direction @ text / np.linalg.norm(direction) / np.linalg.norm(text)
+    assert cosine == pytest.approx(1.0, abs=1e-9)
+    distances = [mean @ np.linalg.solve(space.shape, mean) for mean in (sentences, of_text)]
+    assert distances[0] == pytest.approx(distances[1])
+
+
+def test_a_mode_has_the_axes_of_a_topic_and_the_size_of_the_corpus(world):
+    space = world.space()
+    np.testing.assert_allclose(space.shape, space.shape.T, atol=1e-15)
+    np.testing.assert_allclose(space.shape @ space.within, space.within @ space.shape, atol=1e-12)
+    assert np.trace(space.shape) == pytest.approx(space.between.sum() + np.trace(space.within))
+    # Its axes differ less than a topic's: along none of them a head may trust blindly.
+    widths = [np.linalg.eigvalsh(matrix) for matrix in (space.shape, space.within)]
+    assert np.all(widths[0] > 0)
+    assert np.ptp(np.log(widths[0])) <= np.ptp(np.log(widths[1]))
+
+
+def test_a_type_of_words_has_the_axes_and_the_size_of_the_whole_corpus(world):
+    space = world.space()
+    whole = space.within + np.diag(space.between)
+    np.testing.assert_allclose(space.whole_shape @ whole, whole @ space.whole_shape, atol=1e-12)
+    assert np.trace(space.whole_shape) == pytest.approx(np.trace(whole))
+    assert np.abs(space.whole_shape - space.shape).max() > 1e-3
+
+
+@pytest.mark.parametrize("sub_modes", [1, 2])
+def test_without_a_prior_all_labels_share_prototypes_of_the_whole_corpus(world, sub_modes):
+    space = world.space()
+    modes = world.modes(space, sub_modes, "none")
+    by_label = modes.prototypes.mean.reshape(4, sub_modes, -1)
+    assert not modes.from_texts
+    for other in by_label[1:]:
+        np.testing.assert_array_equal(other, by_label[0])
+
+
+def test_sub_modes_of_a_label_are_its_two_topics(world):
+    space, people = world.space(), world.population
+    prototypes = world.modes(space, sub_modes=2).prototypes.mean.reshape(4, 2, -1)
+    for label in range(4):
+        topics = [
+            space.into(people.z[(people.labels == label) & (world.sub_topics == j)]).mean(axis=0)
+            for j in range(2)
+        ]
+        distance = np.linalg.norm(prototypes[label][:, None] - np.stack(topics)[None], axis=-1)
+        assert sorted(distance.argmin(axis=1)) == [0, 1]
+
+
+def test_modes_stand_in_label_order_and_are_found_by_label(world):
+    modes = world.modes(world.space(), sub_modes=2)
+    np.testing.assert_array_equal(modes.labels, [0, 0, 1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(modes.of_groups(((1,), (3,))), [2, 3, 6, 7])
+    assert modes.of_groups(()).shape == (0,)
+
+
+def test_modes_come_in_the_order_in_which_the_labels_are_asked_for(world):
+    modes = world.modes(world.space(), sub_modes=2)
+    np.testing.assert_array_equal(modes.of_groups(((3,), (1,))), [6, 7, 2, 3])

@@ -1,0 +1,77 @@
+"""Small cells of the embedded stream, one embedding cache for all of them, and their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cslr.config import load_config
+from cslr.research.experiments.grid import Cell
+from cslr.research.experiments.places import Places
+
+SMALL = {
+    "yardsticks": False,
+    "stream.name": "clinic",
+    "stream.clients": 12,
+    "privacy.epsilon": 4.0,
+    "replay.dimension": 8,
+    "replay.anchors": 20,
+    "head.hidden": 8,
+    "head.samples": 20,
+    "head.passes": 1,
+}
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory) -> Path:
+    """A directory that vectors are kept in between tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def cached(embedded, monkeypatch):
+    """Children inherit it."""
+    monkeypatch.setenv("CSLR_CACHE_DIR", str(embedded))
+
+
+@pytest.fixture
+def places(tmp_path) -> Places:
+    return Places(tmp_path / "traces", tmp_path / "runs" / "cells")
+
+
+@pytest.fixture
+def small() -> Callable[..., Cell]:
+    """A cell of a second or two: ``small(seed, method, {dotted name: value})``."""
+
+    def make(seed: int = 13, method: str = "cslr", more: dict[str, Any] | None = None) -> Cell:
+        settings = {**SMALL, "seeds": [seed], "method": method, **(more or {})}
+        return Cell.of(load_config(None, settings))
+
+    return make
+
+
+@pytest.fixture
+def lines_of(places) -> Callable[[Cell], list[dict[str, Any]]]:
+    """The trace of a finished cell."""
+
+    def read(cell: Cell) -> list[dict[str, Any]]:
+        text = places.trace(cell.name).read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    return read
+
+
+@pytest.fixture
+def timeless() -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    """Lines without how long each took: all that may differ between two runs."""
+
+    def strip(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {name: value for name, value in line.items() if name != "seconds"} for line in lines
+        ]
+
+    return strip
