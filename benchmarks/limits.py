@@ -28,15 +28,15 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config, load_config
 from cslr.files import write_atomic
 from cslr.methods.cslr import agree
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.methods.registry import method_named
 from cslr.privacy.values import Released
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.round import one_round, replay_of
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import Study, load_study
-from cslr.runs.prepare import ledger_of, plan_of, population_of, setting_of
+from cslr.runs.embedded import EmbeddedStream, load_embedded
+from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
 from cslr.runs.scoring import score
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,7 +69,7 @@ Reading = tuple[object, ...]
 class Case:
     """One seed: what was released, and what is needed to read it in another way."""
 
-    study: Study
+    embedded: EmbeddedStream
     space: PublicSpace
     modes: Modes
     replay: Replay  # as CSLR reads it
@@ -88,7 +88,7 @@ class Case:
     @cached_property
     def true(self) -> FloatArray:
         """(K, r) what all rows of all clients say, without a clip and without noise."""
-        train = self.study.train
+        train = self.embedded.train
         x = self.space.into(train.z.astype(np.float64))
         pairs = zip(self.replay.tasks, self.replay.labels, strict=True)
         return np.stack(
@@ -99,7 +99,7 @@ class Case:
     def _whitened(self) -> tuple[FloatArray, FloatArray]:
         """The precision of a mode (r, r), and the test rows times it."""
         precision = np.linalg.inv(self.space.shape[: self.space.dimension, : self.space.dimension])
-        return precision, self.space.into(self.study.test.z.astype(np.float64)) @ precision
+        return precision, self.space.into(self.embedded.test.z.astype(np.float64)) @ precision
 
     def readings(self, means: FloatArray) -> Iterator[tuple[Reading, FloatArray]]:
         """What means (K, r) could be taken to say, each with its settings."""
@@ -130,7 +130,7 @@ class Case:
         labels = self.replay.labels
         of_labels = np.stack([mean[labels == k].mean(axis=0) for k in np.unique(labels)])
         offsets = np.einsum("ki,ij,kj->k", of_labels, precision, of_labels) / 2
-        return average(self.study, rows @ of_labels.T - offsets)
+        return average(self.embedded, rows @ of_labels.T - offsets)
 
     def _between(self, centres: FloatArray) -> tuple[FloatArray, FloatArray]:
         """``_whitened`` with what tasks differ by, which says nothing about their labels."""
@@ -138,7 +138,7 @@ class Case:
         apart = every - every.mean(axis=0)
         r = self.space.dimension
         precision = np.linalg.inv(self.space.shape[:r, :r] + apart.T @ apart / len(every))
-        return precision, self.space.into(self.study.test.z.astype(np.float64)) @ precision
+        return precision, self.space.into(self.embedded.test.z.astype(np.float64)) @ precision
 
 
 def averaged(values: FloatArray, groups: IntArray) -> FloatArray:
@@ -149,42 +149,44 @@ def averaged(values: FloatArray, groups: IntArray) -> FloatArray:
     return means
 
 
-def average(study: Study, scores: FloatArray) -> float:
+def average(embedded: EmbeddedStream, scores: FloatArray) -> float:
     """AA of scores (n, c) of the test rows, every label allowed."""
     every = np.ones(scores.shape[1], dtype=np.bool_)
     return 100 * float(
-        np.mean(score(study, scores, [every] * len(study.stream.tasks), every).tasks)
+        np.mean(score(embedded, scores, [every] * len(embedded.stream.tasks), every).tasks)
     )
 
 
-def set_up(config: Config, study: Study, seed: int, method: str, where: Path) -> Setting:
+def set_up(
+    config: Config, embedded: EmbeddedStream, seed: int, method: str, where: Path
+) -> MethodContext:
     """One seed of a method, in a directory of its own."""
     config = config.model_copy(update={"method": method})
     directory = RunDirectory(where / method / str(seed), config)
     directory.begin()
-    plan = plan_of(config, len(study.stream.tasks), study.stream.cap)
+    plan = plan_of(config, len(embedded.stream.tasks), embedded.stream.cap)
     ledger = ledger_of(config, method, seed, directory)
-    population = population_of(config, study, seed)
-    return setting_of(config, study, population, seed, plan, ledger, directory, method)
+    population = population_of(config, embedded, seed)
+    return context_of(config, embedded, population, seed, plan, ledger, directory, method)
 
 
-def learnt_in_the_end(setting: Setting, study: Study, method: str) -> float:
+def learnt_in_the_end(context: MethodContext, embedded: EmbeddedStream, method: str) -> float:
     """AA of a method after its last task."""
-    *_, last = method_named(method).stages(setting)
-    return average(study, last().scores(study.test.z))
+    *_, last = method_named(method).stages(context)
+    return average(embedded, last().scores(embedded.test.z))
 
 
-def case_of(setting: Setting, study: Study) -> Case:
+def case_of(context: MethodContext, embedded: EmbeddedStream) -> Case:
     """All tasks released, or recalled."""
-    agreement, plan, ledger = agree(setting), setting.plan, setting.ledger
+    agreement, plan, ledger = agree(context), context.plan, context.ledger
     releases: list[Released[TaskRelease]] = []
-    for task, labels in enumerate(setting.tasks):
-        told = (task, labels, setting.cohort(task), agreement, plan, ledger, setting.keep)
+    for task, labels in enumerate(context.tasks):
+        told = (task, labels, context.cohort(task), agreement, plan, ledger, context.keep)
         releases.append(one_round(*told, tuple(releases)))
     expected = [np.full(len(r.value.modes), r.value.expected_weight) for r in releases]
     means = [r.value.means(weight)[0] for r, weight in zip(releases, expected, strict=True)]
     replay = replay_of(releases, agreement).value
-    return Case(study, agreement.space, agreement.modes, replay, np.concatenate(means))
+    return Case(embedded, agreement.space, agreement.modes, replay, np.concatenate(means))
 
 
 def measure(stream: str, clients: int, data: Path) -> dict[str, float]:
@@ -201,15 +203,15 @@ def measure(stream: str, clients: int, data: Path) -> dict[str, float]:
             "seeds": SEEDS,
         },
     )
-    study = load_study(config)
+    embedded = load_embedded(config)
     columns: dict[str, list[float]] = defaultdict(list)
     hindsight: dict[str, dict[Reading, list[float]]] = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory() as where:
         for seed in config.seeds:
             for method in ("zero-shot", "joint", "cslr"):
-                setting = set_up(config, study, seed, method, Path(where))
-                columns[method].append(learnt_in_the_end(setting, study, method))
-            case = case_of(setting, study)  # of cslr, the last one
+                context = set_up(config, embedded, seed, method, Path(where))
+                columns[method].append(learnt_in_the_end(context, embedded, method))
+            case = case_of(context, embedded)  # of cslr, the last one
             columns["texts"].append(case.score_of(case.prior, PLACES[0]))
             for name, means in (("released", case.observed), ("true", case.true)):
                 for settings, mean in case.readings(means):

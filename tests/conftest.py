@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from cslr.config import Config, HeadConfig, ReplayConfig
 from cslr.federation.simulation import Population
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
@@ -226,10 +226,10 @@ def enforced_ledger(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def make_setting_with(world):
+def make_context_with(world):
     """A whole run of a method in the small world, settled and calibrated as a real one is.
 
-    ``make_setting_with(keep, epsilon, q, cap, seed, family, method, head, **replay)``
+    ``make_context_with(keep, epsilon, q, cap, seed, family, method, head, **replay)``
     """
 
     def make(
@@ -242,7 +242,7 @@ def make_setting_with(world):
         method: str = "cslr",
         head: Mapping[str, object] | None = None,
         **replay: object,
-    ) -> Setting:
+    ) -> MethodContext:
         known = METHODS[method]
         config = known.settled(
             Config(
@@ -253,7 +253,7 @@ def make_setting_with(world):
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
         head_q = config.head.participation or q
         scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
-        return Setting(
+        return MethodContext(
             population=world.told(family).population,
             tasks=world.tasks,
             family=world.family(family),
@@ -275,9 +275,9 @@ def make_setting_with(world):
 
 
 @pytest.fixture
-def make_setting(make_setting_with, drawer):
-    """The same with the drawer of the test: ``make_setting(epsilon, q, cap, ...)``."""
-    return partial(make_setting_with, drawer)
+def make_context(make_context_with, drawer):
+    """The same with the drawer of the test: ``make_context(epsilon, q, cap, ...)``."""
+    return partial(make_context_with, drawer)
 
 
 @pytest.fixture(scope="module")

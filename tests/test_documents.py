@@ -85,9 +85,9 @@ def contributed_method(monkeypatch):
     return method
 
 
-def test_the_method_in_contributing_learns_all_tasks(contributed_method, make_setting, world):
+def test_the_method_in_contributing_learns_all_tasks(contributed_method, make_context, world):
     for family in ("classification", "intents", "tagging"):
-        setting = make_setting(method="dp-centroids", family=family)
+        setting = make_context(method="dp-centroids", family=family)
         setting.keep.kept.clear()
         first, *_, last = [stage() for stage in contributed_method.stages(setting)]
         np.testing.assert_array_equal(first.scores(world.test_z), -np.inf)
@@ -97,9 +97,9 @@ def test_the_method_in_contributing_learns_all_tasks(contributed_method, make_se
 
 
 def test_the_method_in_contributing_costs_what_was_promised(
-    contributed_method, make_setting, world, drawer
+    contributed_method, make_context, world, drawer
 ):
-    setting = make_setting(method="dp-centroids", epsilon=4.0)
+    setting = make_context(method="dp-centroids", epsilon=4.0)
     *_, last = contributed_method.stages(setting)
     assert [charge.part for charge in setting.ledger.charges] == ["head", "head"]
     assert setting.ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, abs=1e-6)
@@ -108,12 +108,12 @@ def test_the_method_in_contributing_costs_what_was_promised(
     z = world.test_z
     np.testing.assert_array_equal(last().scores(z), again().scores(z))
     drawer.kept.clear()
-    *_, open_ = contributed_method.stages(make_setting(method="dp-centroids"))
+    *_, open_ = contributed_method.stages(make_context(method="dp-centroids"))
     assert not np.allclose(last().scores(z), open_().scores(z), atol=1e-3)  # noise there is
 
 
 def test_the_matcher_in_contributing_names_entries_by_their_direction(
-    make_setting, world, monkeypatch
+    make_context, world, monkeypatch
 ):
     monkeypatch.setitem(MATCHERS, "direction", _contributed("_by_direction"))
     prototypes = Gaussians(np.diag([0.2, 1.0]), np.ones((2, 2)))
@@ -121,7 +121,7 @@ def test_the_matcher_in_contributing_names_entries_by_their_direction(
     lists = Mixture(np.full((1, 3), 1 / 3), Gaussians(means, np.ones_like(means)))
     anchors, rngs = np.zeros((4, 2)), [np.random.default_rng(1)]
     assert match(lists, prototypes, anchors, "direction", rngs).tolist() == [[1, 0, 0]]
-    setting = make_setting(sub_modes=2)
+    setting = make_context(sub_modes=2)
     replay = setting.replay.model_copy(update={"matcher": "direction"})
     *_, last = METHODS["cslr"].stages(replace(setting, replay=replay))
     assert np.mean(last().scores(world.test_z).argmax(axis=1) == world.test_labels) > 0.95

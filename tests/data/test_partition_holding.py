@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from cslr.config import Config, StreamConfig
-from cslr.data.partition import RESAMPLED_ROWS, hold
+from cslr.data.partition import RESAMPLED_ROWS, assign_clients
 from cslr.data.streams import Label, Rows, Stream, Task, load_stream
 from cslr.errors import ConfigError
 from cslr.protocol.targets import Family
-from cslr.runs.embedded import Examples, Study
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.prepare import population_of
 from cslr.seeding import Seeds
 
@@ -49,7 +49,7 @@ def stream_of(rows: Rows, **more: object) -> Stream:
 
 
 def held_by(stream: Stream, seed: int = 0, **config: object) -> tuple[np.ndarray, np.ndarray]:
-    return hold(stream, StreamConfig(**config), np.random.default_rng(seed))
+    return assign_clients(stream, StreamConfig(**config), np.random.default_rng(seed))
 
 
 PARTITIONS = {
@@ -223,13 +223,13 @@ def test_given_clients_must_be_given():
 # -- from rows to examples -------------------------------------------------------------------------
 
 
-def words_of(stream: Stream, lengths: np.ndarray) -> Study:
+def words_of(stream: Stream, lengths: np.ndarray) -> EmbeddedStream:
     """A study in which row i has ``lengths[i]`` words, each known by its number."""
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     total, tags = int(starts[-1]), Family("tagging", LABELS)
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     outputs = np.arange(total) % tags.outputs
-    examples = Examples(
+    examples = EmbeddedRows(
         z=np.arange(total, dtype=np.float64)[:, None],
         labels=tags.label_of_output()[outputs],
         targets=tags.targets(outputs[:, None].tolist()),
@@ -238,32 +238,32 @@ def words_of(stream: Stream, lengths: np.ndarray) -> Study:
         starts=starts,
     )
     nothing = np.zeros((0, 1))
-    return Study(stream, tags, "none", examples, examples, nothing, nothing, 0.0)
+    return EmbeddedStream(stream, tags, "none", examples, examples, nothing, nothing, 0.0)
 
 
 @pytest.mark.parametrize("count", [6, 40], ids=["once", "resampled"])
 def test_who_holds_a_sentence_holds_its_words(count):
     stream = PARTITIONS["task"]
     lengths = np.random.default_rng(1).integers(1, 7, size=len(stream.train))
-    study, config = words_of(stream, lengths), Config(stream=StreamConfig(clients=count))
-    people = population_of(config, study, seed=13)
+    embedded, config = words_of(stream, lengths), Config(stream=StreamConfig(clients=count))
+    people = population_of(config, embedded, seed=13)
     assert people.count == count
-    clients, rows = hold(stream, config.stream, Seeds(13).at("partition"))
+    clients, rows = assign_clients(stream, config.stream, Seeds(13).at("partition"))
     expected = [
         (client, word)
         for client, row in zip(clients, rows, strict=True)
-        for word in range(study.train.starts[row], study.train.starts[row + 1])
+        for word in range(embedded.train.starts[row], embedded.train.starts[row + 1])
     ]
     found = list(zip(people.clients.tolist(), people.held.tolist(), strict=True))
     assert found == expected
-    np.testing.assert_array_equal(people.targets, study.train.targets)
+    np.testing.assert_array_equal(people.targets, embedded.train.targets)
 
 
 def test_a_population_has_targets_also_where_a_label_settles_them():
     """Where a mode is about several labels, only a target tells which."""
     stream = PARTITIONS["dirichlet"]
-    study = words_of(stream, np.ones(len(stream.train), dtype=np.int64))
-    plain = replace(study, family=Family("classification", LABELS))
-    for each in (plain, study):
+    embedded = words_of(stream, np.ones(len(stream.train), dtype=np.int64))
+    plain = replace(embedded, family=Family("classification", LABELS))
+    for each in (plain, embedded):
         people = population_of(Config(), each, seed=13)
         np.testing.assert_array_equal(people.targets, each.train.targets)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cslr.data.streams import Label, Rows, Stream, Task
-from cslr.runs.embedded import Examples, Study
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 
 
 def _rows(labels: np.ndarray, tasks: np.ndarray) -> Rows:
@@ -14,14 +14,14 @@ def _rows(labels: np.ndarray, tasks: np.ndarray) -> Rows:
     return Rows(tuple(f"text {n}" for n in range(len(labels))), answers, tasks)
 
 
-def _examples(z: np.ndarray, labels: np.ndarray, tasks: np.ndarray) -> Examples:
+def _examples(z: np.ndarray, labels: np.ndarray, tasks: np.ndarray) -> EmbeddedRows:
     n = len(z)
     targets = np.eye(4, dtype=np.float32)[labels]
-    return Examples(z, labels, targets, tasks, np.arange(n), np.arange(n + 1))
+    return EmbeddedRows(z, labels, targets, tasks, np.arange(n), np.arange(n + 1))
 
 
 @pytest.fixture(scope="session")
-def study(world) -> Study:
+def embedded(world) -> EmbeddedStream:
     people = world.population
     stream = Stream(
         name="toy",
@@ -34,7 +34,7 @@ def study(world) -> Study:
         clients=12,
         alpha=5.0,
     )
-    return Study(
+    return EmbeddedStream(
         stream=stream,
         family=world.family(),
         encoder="synthetic",

@@ -10,18 +10,18 @@ import pytest
 from cslr.methods.fedcil import rounds, stages
 from cslr.methods.fedcil.rounds import Federation
 from cslr.methods.fedcil.schedules import RECIPES, Recipe
-from cslr.protocol.updates import Where, release_update, sum_of_updates
+from cslr.protocol.updates import UpdateId, release_update, sum_of_updates
 
 RECIPE = Recipe(2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80)
 RECIPE = replace(RECIPE, imitation=5)
 
 
 @pytest.fixture
-def made(make_setting):
+def made(make_context):
     """A small federation: ``made(epsilon, **more)``."""
 
     def make(epsilon=np.inf, **more) -> Federation:
-        return Federation.of(make_setting(epsilon, method="fedcil", **more), RECIPE)
+        return Federation.of(make_context(epsilon, method="fedcil", **more), RECIPE)
 
     return make
 
@@ -30,7 +30,7 @@ def test_a_head_in_public_coordinates_is_a_critic_and_back(made):
     """What the head says of points within the directions survives the way there and back."""
     fed = made()
     r = fed.coordinates.directions.shape[1]
-    start = fed.setting.initial_head()
+    start = fed.context.initial_head()
     critic = fed.coordinates.critic(start)
     model = fed.start()
     model[-len(critic) :] = critic
@@ -87,8 +87,8 @@ def test_generator_and_critic_are_clipped_as_one_vector(made, monkeypatch):
 def test_a_layer_within_its_noise_is_left_as_it_was(made):
     """Noise alone moves nothing; a layer far beyond it is nearly kept."""
     fed = made(4.0)
-    where = Where(0, 0, fed.setting.population.count)
-    noise = fed.setting.plan.head_sigma * RECIPE.norm / where.expected(fed.setting.plan)
+    where = UpdateId(0, 0, fed.context.population.count)
+    noise = fed.context.plan.head_sigma * RECIPE.norm / where.expected(fed.context.plan)
     white = np.random.default_rng(3).standard_normal(fed.shapes.size) * noise
     assert np.count_nonzero(fed._trusted(white, where)) < 0.02 * fed.shapes.size
     loud = white + 100 * noise
@@ -98,29 +98,29 @@ def test_a_layer_within_its_noise_is_left_as_it_was(made):
 def test_without_noise_an_update_is_taken_as_it_is(made):
     fed = made()
     update = np.random.default_rng(4).standard_normal(fed.shapes.size)
-    np.testing.assert_array_equal(fed._trusted(update, Where(0, 0, 12)), update)
+    np.testing.assert_array_equal(fed._trusted(update, UpdateId(0, 0, 12)), update)
 
 
-def test_an_interrupted_round_is_not_paid_twice(make_setting_with, make_drawer):
+def test_an_interrupted_round_is_not_paid_twice(make_context_with, make_drawer):
     """What was kept is used again: the same model, and as many charges as rounds."""
-    setting = make_setting_with(make_drawer(), 8.0, method="fedcil")
+    context = make_context_with(make_drawer(), 8.0, method="fedcil")
     models = []
     for _ in range(2):
-        fed = Federation.of(setting, RECIPE)
+        fed = Federation.of(context, RECIPE)
         models.append(fed.after_task(0, (fed.start(),)))
     np.testing.assert_array_equal(*models)
-    assert len(setting.ledger.charges) == RECIPE.rounds
+    assert len(context.ledger.charges) == RECIPE.rounds
 
 
-def test_the_schedule_pays_for_the_rounds_of_the_recipe(make_setting):
-    setting = make_setting(8.0, method="fedcil")
-    assert setting.plan.schedule.head == RECIPES["short"].rounds
-    assert sum(1 for _ in stages(setting)) == len(setting.tasks) + 1
+def test_the_schedule_pays_for_the_rounds_of_the_recipe(make_context):
+    context = make_context(8.0, method="fedcil")
+    assert context.plan.schedule.head == RECIPES["short"].rounds
+    assert sum(1 for _ in stages(context)) == len(context.tasks) + 1
 
 
-def test_rounds_and_clip_can_be_asked_for(make_setting):
-    setting = make_setting(8.0, method="fedcil", head={"rounds": 2, "clip": 0.5})
-    assert setting.plan.schedule.head == 2
-    *_, last = stages(setting)
+def test_rounds_and_clip_can_be_asked_for(make_context):
+    context = make_context(8.0, method="fedcil", head={"rounds": 2, "clip": 0.5})
+    assert context.plan.schedule.head == 2
+    *_, last = stages(context)
     last()
-    assert len(setting.ledger.charges) == 2 * len(setting.tasks)
+    assert len(context.ledger.charges) == 2 * len(context.tasks)

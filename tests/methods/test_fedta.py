@@ -32,8 +32,8 @@ FAMILIES = ("classification", "intents", "tagging")
 ONE_ROUND = replace(RECIPES["short"], rounds=1, epochs=2)
 
 
-def last(setting):
-    *_, stage = METHOD.stages(setting)
+def last(context):
+    *_, stage = METHOD.stages(context)
     return stage()
 
 
@@ -42,60 +42,60 @@ def labels_of(scores: np.ndarray, family: str) -> np.ndarray:
     return (best + 1) // 2 if family == "tagging" else best
 
 
-def with_rows(setting, **changes):
-    return replace(setting, population=replace(setting.population, **changes))
+def with_rows(context, **changes):
+    return replace(context, population=replace(context.population, **changes))
 
 
 # --- a whole run ------------------------------------------------------------------------------
 
 
-def test_there_is_a_stage_before_any_task_and_one_after_each(make_setting):
-    assert len(list(METHOD.stages(make_setting()))) == 3
+def test_there_is_a_stage_before_any_task_and_one_after_each(make_context):
+    assert len(list(METHOD.stages(make_context()))) == 3
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_before_any_task_nothing_is_known_and_nobody_has_a_model(make_setting, world, family):
-    setting = make_setting(family=family)
-    first = next(METHOD.stages(setting))()
+def test_before_any_task_nothing_is_known_and_nobody_has_a_model(make_context, world, family):
+    context = make_context(family=family)
+    first = next(METHOD.stages(context))()
     scores = first.scores(world.test_z)
-    assert scores.shape == (80, setting.family.outputs)
+    assert scores.shape == (80, context.family.outputs)
     np.testing.assert_array_equal(scores, -np.inf)
     assert len(first.personal) == 0
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_both_tasks_are_known_at_the_end(make_setting, world, family):
-    found = labels_of(last(make_setting(family=family)).scores(world.test_z), family)
+def test_both_tasks_are_known_at_the_end(make_context, world, family):
+    found = labels_of(last(make_context(family=family)).scores(world.test_z), family)
     for task in range(2):
         mine = world.test_tasks == task
         assert np.mean(found[mine] == world.test_labels[mine]) > 0.8  # by chance 0.25
 
 
-def test_personal_models_are_better_than_chance(make_setting, world):
+def test_personal_models_are_better_than_chance(make_context, world):
     right = [
         np.mean(scores(world.test_z).argmax(axis=1) == world.test_labels)
-        for _, scores in last(make_setting()).personal
+        for _, scores in last(make_context()).personal
     ]
     assert len(right) == 12
     assert np.mean(right) > 0.6
 
 
-def test_tasks_of_one_class_are_told_apart_by_their_keys_alone(make_setting, world):
-    setting = replace(make_setting(), tasks=((0,), (1,), (2,), (3,)))
-    setting = with_rows(setting, tasks=world.population.labels)
-    found = last(setting).scores(world.test_z).argmax(axis=1)
+def test_tasks_of_one_class_are_told_apart_by_their_keys_alone(make_context, world):
+    context = replace(make_context(), tasks=((0,), (1,), (2,), (3,)))
+    context = with_rows(context, tasks=world.population.labels)
+    found = last(context).scores(world.test_z).argmax(axis=1)
     assert np.mean(found == world.test_labels) > 0.7
-    head = learn_task(setting, ONE_ROUND, begin(setting)).people[0].heads[0]
+    head = learn_task(context, ONE_ROUND, begin(context)).people[0].heads[0]
     assert head.weights2.shape == (1, 0, 1)  # no hidden units
 
 
-def test_tasks_that_share_their_labels_have_slots_of_their_own(make_setting, world):
+def test_tasks_that_share_their_labels_have_slots_of_their_own(make_context, world):
     """Labels 0 and 2 become one, and so do 1 and 3; the tasks stay what they are."""
-    setting = replace(make_setting(), tasks=((0, 1), (0, 1)))
+    context = replace(make_context(), tasks=((0, 1), (0, 1)))
     targets = np.eye(4, dtype=np.float32)[world.population.labels % 2]
-    setting = with_rows(setting, labels=world.population.labels % 2, targets=targets)
-    assert len(begin(setting).prototypes.known) == 4
-    scores = last(setting).scores(world.test_z)
+    context = with_rows(context, labels=world.population.labels % 2, targets=targets)
+    assert len(begin(context).prototypes.known) == 4
+    scores = last(context).scores(world.test_z)
     np.testing.assert_array_equal(np.isfinite(scores).all(axis=0), [True, True, False, False])
     assert np.mean(scores.argmax(axis=1) == world.test_labels % 2) > 0.8
 
@@ -108,25 +108,25 @@ def test_tasks_that_share_their_labels_have_slots_of_their_own(make_setting, wor
         ("tagging", [True, True, True, False, False, False, False]),
     ],
 )
-def test_labels_not_seen_yet_have_no_score(make_setting, world, family, heard):
-    _, after_one, _ = METHOD.stages(make_setting(family=family))
+def test_labels_not_seen_yet_have_no_score(make_context, world, family, heard):
+    _, after_one, _ = METHOD.stages(make_context(family=family))
     scores = after_one().scores(world.test_z)
     np.testing.assert_array_equal(np.isfinite(scores).all(axis=0), heard)
     np.testing.assert_array_equal(scores[:, ~np.array(heard)], -np.inf)
 
 
-def test_a_client_is_silent_about_tasks_it_never_held(make_setting, world):
+def test_a_client_is_silent_about_tasks_it_never_held(make_context, world):
     people = world.population
     only_first = np.where((people.clients == 3) & (people.tasks == 1), 4, people.clients)
-    personal = dict(last(with_rows(make_setting(), clients=only_first)).personal)
+    personal = dict(last(with_rows(make_context(), clients=only_first)).personal)
     finite = np.isfinite(personal[3](world.test_z)).all(axis=0)
     np.testing.assert_array_equal(finite, [True, True, False, False])
     assert np.isfinite(personal[4](world.test_z)).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_scores_are_those_of_the_mean_probability(make_setting, world, family):
-    learnt = last(make_setting(family=family))
+def test_the_scores_are_those_of_the_mean_probability(make_context, world, family):
+    learnt = last(make_context(family=family))
 
     def p(scores):
         with np.errstate(over="ignore"):
@@ -138,46 +138,46 @@ def test_the_scores_are_those_of_the_mean_probability(make_setting, world, famil
         np.testing.assert_allclose(own.sum(axis=1), 1.0, atol=1e-5)
 
 
-def test_intents_of_a_text_are_said_yes_to_one_by_one(make_setting, world):
+def test_intents_of_a_text_are_said_yes_to_one_by_one(make_context, world):
     """Every third text of label 0 is of label 1 too, and both are of the first task."""
-    setting = make_setting(family="intents")
-    _, after_one, _ = METHOD.stages(setting)
+    context = make_context(family="intents")
+    _, after_one, _ = METHOD.stages(context)
     scores = after_one().scores(world.population.z[world.population.labels == 0])
     share = (1 / (1 + np.exp(-scores[:, :2]))).mean(axis=0)
     assert share[0] > 0.8
     assert 0.2 < share[1] < 0.5
 
 
-def test_the_same_seed_gives_the_same_answers_and_another_others(make_setting, world):
-    one, two, other = (last(make_setting(seed=seed)).scores(world.test_z) for seed in (13, 13, 14))
+def test_the_same_seed_gives_the_same_answers_and_another_others(make_context, world):
+    one, two, other = (last(make_context(seed=seed)).scores(world.test_z) for seed in (13, 13, 14))
     np.testing.assert_array_equal(one, two)
     assert not np.allclose(one, other)
 
 
-def test_stages_may_be_called_alone_and_in_any_order(make_setting, world):
-    stages = list(METHOD.stages(make_setting()))
+def test_stages_may_be_called_alone_and_in_any_order(make_context, world):
+    stages = list(METHOD.stages(make_context()))
     late, early = stages[2]().scores(world.test_z), stages[1]().scores(world.test_z)
-    again = [stage().scores(world.test_z) for stage in METHOD.stages(make_setting())]
+    again = [stage().scores(world.test_z) for stage in METHOD.stages(make_context())]
     np.testing.assert_array_equal(early, again[1])
     np.testing.assert_array_equal(late, again[2])
 
 
-def test_answers_are_about_the_rows_asked(make_setting, world):
+def test_answers_are_about_the_rows_asked(make_context, world):
     """What was said about one array is not given as the answer to another."""
-    learnt = last(make_setting())
+    learnt = last(make_context())
     all_, half = learnt.scores(world.test_z), learnt.scores(world.test_z[40:])
     np.testing.assert_allclose(half, all_[40:], rtol=1e-4, atol=1e-5)
     assert learnt.scores(world.test_z[:0]).shape == (0, 4)
 
 
-def test_a_task_nobody_holds_teaches_nothing(make_setting, world):
-    setting = with_rows(make_setting(), tasks=np.zeros_like(world.population.tasks))
-    scores = last(setting).scores(world.test_z)
+def test_a_task_nobody_holds_teaches_nothing(make_context, world):
+    context = with_rows(make_context(), tasks=np.zeros_like(world.population.tasks))
+    scores = last(context).scores(world.test_z)
     np.testing.assert_array_equal(np.isfinite(scores).all(axis=0), [True, True, False, False])
 
 
-def test_the_effort_is_the_settings(make_setting, world):
-    stages = [METHOD.stages(replace(make_setting(), effort=e)) for e in ("short", "published")]
+def test_the_effort_is_the_settings(make_context, world):
+    stages = [METHOD.stages(replace(make_context(), effort=e)) for e in ("short", "published")]
     short, long = (list(each)[1]().scores(world.test_z) for each in stages)
     assert not np.allclose(short, long)
     published = RECIPES["published"]
@@ -187,34 +187,34 @@ def test_the_effort_is_the_settings(make_setting, world):
 # --- privacy ----------------------------------------------------------------------------------
 
 
-def test_it_is_charged_as_infinite(make_setting):
-    setting = make_setting()
-    next(METHOD.stages(setting))
+def test_it_is_charged_as_infinite(make_context):
+    context = make_context()
+    next(METHOD.stages(context))
     for adversary in ("roster", "public"):
-        assert setting.ledger.epsilon("end_to_end", adversary) == math.inf
-    assert [charge.label for charge in setting.ledger.charges] == ["local training"]
+        assert context.ledger.epsilon("end_to_end", adversary) == math.inf
+    assert [charge.label for charge in context.ledger.charges] == ["local training"]
     assert METHOD.reads == "openly"
 
 
-def test_no_finite_budget_admits_it(make_setting):
+def test_no_finite_budget_admits_it(make_context):
     with pytest.raises(BudgetExceeded, match="local training"):
-        next(METHOD.stages(make_setting(epsilon=100.0)))
+        next(METHOD.stages(make_context(epsilon=100.0)))
 
 
 # --- clients ----------------------------------------------------------------------------------
 
 
-def others_changed(setting, client: int):
+def others_changed(context, client: int):
     """The rows of everybody but ``client`` turned round, and some of them gone."""
-    people = setting.population
+    people = context.population
     z = np.where((people.clients == client)[:, None], people.z, -people.z)
     gone = (people.clients != client) & (np.arange(len(z)) % 5 == 0)
-    return with_rows(setting, z=z, tasks=np.where(gone, 1, people.tasks))
+    return with_rows(context, z=z, tasks=np.where(gone, 1, people.tasks))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_before_the_server_speaks_a_client_depends_on_its_own_rows_alone(make_setting, family):
-    one = make_setting(family=family)
+def test_before_the_server_speaks_a_client_depends_on_its_own_rows_alone(make_context, family):
+    one = make_context(family=family)
     two = others_changed(one, client=5)
     first, second = (learn_task(s, ONE_ROUND, begin(s)).people for s in (one, two))
     for name, mine, same in zip(
@@ -225,8 +225,8 @@ def test_before_the_server_speaks_a_client_depends_on_its_own_rows_alone(make_se
     assert not torch.allclose(first[4].heads[0].keys, second[4].heads[0].keys, atol=1e-2)
 
 
-def test_after_the_server_has_spoken_a_client_depends_on_the_others(make_setting):
-    one = make_setting()
+def test_after_the_server_has_spoken_a_client_depends_on_the_others(make_context):
+    one = make_context()
     recipe = replace(ONE_ROUND, rounds=2)
     first, second = (
         learn_task(s, recipe, begin(s)).people[5] for s in (one, others_changed(one, client=5))
@@ -234,10 +234,10 @@ def test_after_the_server_has_spoken_a_client_depends_on_the_others(make_setting
     assert not torch.allclose(first.adapter.up, second.adapter.up, atol=1e-4)
 
 
-def test_clients_trained_together_learn_what_each_learns_alone(make_setting):
+def test_clients_trained_together_learn_what_each_learns_alone(make_context):
     """Also those that run out of rows while others go on."""
     recipe = Recipe(rounds=1, epochs=3, batch=4, most=18, learning_rate=1e-3, key_rate=0.1)
-    rows = rows_of(make_setting(), 0)
+    rows = rows_of(make_context(), 0)
     assert rows.sizes[0] > recipe.most > rows.sizes[-1]
     assert np.all(np.diff(rows.sizes) <= 0)
     aim = Aim(torch.randn(3, 48, generator=torch.Generator().manual_seed(0)), torch.tensor([2, 0]),
@@ -252,32 +252,32 @@ def test_clients_trained_together_learn_what_each_learns_alone(make_setting):
             torch.testing.assert_close(one_of(found, place), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_fused_adam_is_adam(make_setting, monkeypatch):
+def test_fused_adam_is_adam(make_context, monkeypatch):
     """It takes gradients as they lie in memory, and those of keys come transposed."""
-    setting = make_setting()
+    context = make_context()
     plain = partial(torch.optim.Adam, weight_decay=1e-3)
 
     def parts():
-        return learn_task(setting, ONE_ROUND, begin(setting)).people[5].heads[0]
+        return learn_task(context, ONE_ROUND, begin(context)).people[5].heads[0]
 
     fused = parts()
     monkeypatch.setattr(torch.optim, "Adam", lambda groups, **_: plain(groups))
     torch.testing.assert_close(fused, parts(), rtol=1e-4, atol=1e-4)
 
 
-def test_keys_learn_to_be_near_the_rows_that_pick_them(make_setting):
-    setting = make_setting()
-    rows = rows_of(setting, 0)
-    person = learn_task(setting, RECIPES["short"], begin(setting)).people[rows.clients[0]]
+def test_keys_learn_to_be_near_the_rows_that_pick_them(make_context):
+    context = make_context()
+    rows = rows_of(context, 0)
+    person = learn_task(context, RECIPES["short"], begin(context)).people[rows.clients[0]]
     x = rows.x[rows.held[0]][None]
     fresh = initial_head(rows.clients[:1], 24, 2, 2, 512, Seeds(13).under("fedta", 0))
     before, after = (read(person.adapter, head, x) for head in (fresh, person.heads[0]))
     assert after.similarity.mean() > before.similarity.mean() + 0.3
 
 
-def test_an_epoch_takes_no_more_rows_than_allowed(make_setting):
+def test_an_epoch_takes_no_more_rows_than_allowed(make_context):
     """With one row a client and epoch, one step is made, however many rows there are."""
-    rows = rows_of(make_setting(), 0)
+    rows = rows_of(make_context(), 0)
     recipe = Recipe(rounds=1, epochs=1, batch=4, most=1, learning_rate=1e-3, key_rate=1e-3)
     none = Aim(torch.zeros(0, 48), torch.tensor([-1, -1]), negatives=True, weight=0.6)
     head = initial_head(rows.clients, 24, 2, 2, 512, Seeds(1))
@@ -407,21 +407,21 @@ def test_at_the_end_of_a_task_all_classes_seen_are_frozen_and_no_others():
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_after_a_task_its_classes_are_frozen_and_the_next_leaves_them(make_setting, world, rounds):
+def test_after_a_task_its_classes_are_frozen_and_the_next_leaves_them(make_context, world, rounds):
     """However alike they are: all rows have a direction in common."""
-    setting = with_rows(make_setting(), z=world.population.z + 2.0 / math.sqrt(24))
+    context = with_rows(make_context(), z=world.population.z + 2.0 / math.sqrt(24))
     recipe = replace(ONE_ROUND, rounds=rounds)
-    first = learn_task(setting, recipe, begin(setting))
+    first = learn_task(context, recipe, begin(context))
     assert first.prototypes.frozen.tolist() == [True, True, False, False]
-    second = learn_task(setting, recipe, first)
+    second = learn_task(context, recipe, first)
     assert second.prototypes.frozen.all()
     torch.testing.assert_close(second.prototypes.centres[:2], first.prototypes.centres[:2])
     assert second.prototypes.centres[2:].abs().sum(dim=1).min() > 0
     assert functional.cosine_similarity(*first.prototypes.centres[:2], dim=0) > 0.25
 
 
-def test_contrast_waits_for_prototypes_and_ends_without_negatives(make_setting, monkeypatch):
-    setting, told = make_setting(), []
+def test_contrast_waits_for_prototypes_and_ends_without_negatives(make_context, monkeypatch):
+    context, told = make_context(), []
 
     def listening(rows, adapter, head, aim, recipe, seeds):
         told.append((aim.of_slot.tolist(), aim.negatives, round(aim.weight, 6)))
@@ -429,13 +429,13 @@ def test_contrast_waits_for_prototypes_and_ends_without_negatives(make_setting, 
 
     monkeypatch.setattr(learning, "train", listening)
     recipe = replace(ONE_ROUND, rounds=3)
-    learn_task(setting, recipe, learn_task(setting, recipe, begin(setting)))
+    learn_task(context, recipe, learn_task(context, recipe, begin(context)))
     assert told[:3] == [([-1, -1], True, 0.6), ([0, 1], True, 0.6), ([0, 1], False, 0.6)]
     assert told[3:] == [([-1, -1], True, 0.6), ([2, 3], True, 0.6), ([2, 3], False, 0.6)]
 
 
-def test_candidates_are_the_class_means_of_a_client(make_setting):
-    rows = rows_of(make_setting(), 1)
+def test_candidates_are_the_class_means_of_a_client(make_context):
+    rows = rows_of(make_context(), 1)
     head = initial_head(rows.clients, 24, 2, 2, 0, Seeds(1))
     adapter = Adapter(*(part.repeat(12, 1, 1) for part in initial_adapter(24, Seeds(1))))
     found = candidates_of(rows, adapter, head, first=2)

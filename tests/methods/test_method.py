@@ -15,7 +15,7 @@ import pytest
 
 from cslr.config import Config
 from cslr.errors import BudgetExceeded
-from cslr.methods.method import Learnt, Setting
+from cslr.methods.method import Fitted, MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Schedule, calibrate
 
@@ -31,15 +31,15 @@ LEARNING = [name for name, method in METHODS.items() if method.reads != "nothing
 class Course:
     """A run of a method from its first stage to its last."""
 
-    setting: Setting
-    learnt: list[Learnt]
+    context: MethodContext
+    learnt: list[Fitted]
     scores: list[np.ndarray]
     read: str
     """A digest of the population before the run."""
 
 
-def digest(setting: Setting) -> str:
-    people = setting.population
+def digest(context: MethodContext) -> str:
+    people = context.population
     arrays = (people.z, people.labels, people.tasks, people.clients, people.targets)
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
@@ -49,17 +49,17 @@ def epsilon_for(name: str) -> float:
     return math.inf if METHODS[name].reads == "openly" else EPSILON
 
 
-def every_stage(name: str, setting: Setting) -> list[Learnt]:
-    return [stage() for stage in METHODS[name].stages(setting)]
+def every_stage(name: str, context: MethodContext) -> list[Fitted]:
+    return [stage() for stage in METHODS[name].stages(context)]
 
 
 @pytest.fixture(scope="module")
-def prepared(make_setting_with, make_drawer):
+def prepared(make_context_with, make_drawer):
     """A setting with two rounds of federated training, if the method has any."""
 
-    def make(name: str, seed: int = 13, **more: object) -> Setting:
+    def make(name: str, seed: int = 13, **more: object) -> MethodContext:
         given = {"epsilon": epsilon_for(name), "head": {"rounds": 2}, **more}
-        return make_setting_with(make_drawer(), seed=seed, method=name, **given)
+        return make_context_with(make_drawer(), seed=seed, method=name, **given)
 
     return make
 
@@ -71,11 +71,11 @@ def course(prepared, world) -> Callable[..., Course]:
 
     def go(name: str, seed: int = 13, again: bool = False) -> Course:
         if again or (name, seed) not in done:
-            setting = prepared(name, seed)
-            read = digest(setting)
-            learnt = every_stage(name, setting)
+            context = prepared(name, seed)
+            read = digest(context)
+            learnt = every_stage(name, context)
             scores = [each.scores(world.test_z) for each in learnt]
-            done[name, seed] = Course(setting, learnt, scores, read)
+            done[name, seed] = Course(context, learnt, scores, read)
         return done[name, seed]
 
     return go
@@ -95,7 +95,7 @@ def test_scores_are_finite_for_every_label_that_was_met(course, name):
     for tasks, scores in enumerate(found.scores):
         assert scores.shape == (80, 4)
         assert not np.isnan(scores).any()
-        assert np.isfinite(scores[:, found.setting.seen(tasks)]).all()
+        assert np.isfinite(scores[:, found.context.seen(tasks)]).all()
 
 
 @EACH
@@ -116,10 +116,10 @@ def test_what_was_learnt_moves_the_scores(course, name):
 @EACH
 @pytest.mark.parametrize("family", ["intents", "tagging"])
 def test_every_family_is_answered(prepared, world, name, family):
-    setting = prepared(name, family=family)
-    *_, last = METHODS[name].stages(setting)
+    context = prepared(name, family=family)
+    *_, last = METHODS[name].stages(context)
     scores = last().scores(world.test_z)
-    assert scores.shape == (80, setting.family.outputs)
+    assert scores.shape == (80, context.family.outputs)
     assert np.isfinite(scores).all()
 
 
@@ -128,7 +128,7 @@ def test_every_family_is_answered(prepared, world, name, family):
 
 @EACH
 def test_all_methods_get_the_same_stream_and_budget(course, name):
-    mine, other = course(name).setting, course("cslr").setting
+    mine, other = course(name).context, course("cslr").context
     assert course(name).read == course("cslr").read
     assert mine.tasks == other.tasks
     assert mine.plan.cap == other.plan.cap
@@ -138,7 +138,7 @@ def test_all_methods_get_the_same_stream_and_budget(course, name):
 
 @EACH
 def test_nobodys_rows_are_changed(course, name):
-    assert digest(course(name).setting) == course(name).read
+    assert digest(course(name).context) == course(name).read
 
 
 @EACH
@@ -160,15 +160,15 @@ def test_another_seed_gives_other_scores(course, name):
 @EACH
 def test_the_ledger_stays_within_the_budget_in_its_scope(course, name):
     """What reads nothing costs nothing, what reads openly everything, the others what they say."""
-    setting, reads = course(name).setting, METHODS[name].reads
-    whole = setting.ledger.epsilon("end_to_end", "roster")
-    replay = setting.ledger.epsilon("replay", "roster")
+    context, reads = course(name).context, METHODS[name].reads
+    whole = context.ledger.epsilon("end_to_end", "roster")
+    replay = context.ledger.epsilon("replay", "roster")
     if reads == "nothing":
-        assert setting.ledger.charges == ()
+        assert context.ledger.charges == ()
         assert whole == 0.0
     elif reads == "openly":
         assert whole == math.inf
-    elif setting.head.kind == "federated":
+    elif context.head.kind == "federated":
         assert 0.99 * EPSILON <= replay <= EPSILON * (1 + 1e-9)
         assert whole == math.inf
     else:
@@ -178,49 +178,49 @@ def test_the_ledger_stays_within_the_budget_in_its_scope(course, name):
 
 @PRIVATE
 def test_what_is_charged_is_what_was_planned(course, name):
-    setting = course(name).setting
-    planned = sorted((c.round, c.part, c.sigma, c.q, c.task) for c in setting.plan.charges())
-    noised = [charge for charge in setting.ledger.charges if charge.sigma is not None]
+    context = course(name).context
+    planned = sorted((c.round, c.part, c.sigma, c.q, c.task) for c in context.plan.charges())
+    noised = [charge for charge in context.ledger.charges if charge.sigma is not None]
     assert sorted((c.round, c.part, c.sigma, c.q, c.task) for c in noised) == planned
 
 
 @PRIVATE
 def test_every_noised_release_is_kept_and_settled(course, name):
-    setting = course(name).setting
-    noised = {charge.label for charge in setting.ledger.charges if charge.sigma is not None}
-    assert set(setting.keep.kept) == noised
-    settled = {r["body"]["label"] for r in setting.ledger.records if r["kind"] == "settled"}
+    context = course(name).context
+    noised = {charge.label for charge in context.ledger.charges if charge.sigma is not None}
+    assert set(context.keep.kept) == noised
+    settled = {r["body"]["label"] for r in context.ledger.records if r["kind"] == "settled"}
     assert noised <= settled
 
 
 @PRIVATE
 def test_an_interrupted_run_goes_on_and_pays_nothing_twice(course, world, name):
     found = course(name)
-    before = found.setting.ledger.charges
-    *_, last = METHODS[name].stages(found.setting)
+    before = found.context.ledger.charges
+    *_, last = METHODS[name].stages(found.context)
     np.testing.assert_array_equal(last().scores(world.test_z), found.scores[-1])
-    assert found.setting.ledger.charges == before
+    assert found.context.ledger.charges == before
 
 
 @PRIVATE
 def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, name):
-    setting = prepared(name)
-    plan = setting.plan
+    context = prepared(name)
+    plan = context.plan
     none = calibrate(Budget(math.inf), plan.releases, plan.q, plan.cap, plan.schedule, plan.head_q)
     with pytest.raises(BudgetExceeded):
-        every_stage(name, replace(setting, plan=none))
-    assert setting.keep.kept == {}
-    assert setting.ledger.epsilon("replay", "roster") == 0.0
-    if setting.head.kind != "federated":  # whose updates are never noised
-        assert setting.ledger.charges == ()
+        every_stage(name, replace(context, plan=none))
+    assert context.keep.kept == {}
+    assert context.ledger.epsilon("replay", "roster") == 0.0
+    if context.head.kind != "federated":  # whose updates are never noised
+        assert context.ledger.charges == ()
 
 
 @pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].reads == "openly"])
 def test_no_finite_budget_admits_what_reads_openly(prepared, name):
-    setting = prepared(name, epsilon=100.0)
+    context = prepared(name, epsilon=100.0)
     with pytest.raises(BudgetExceeded):
-        every_stage(name, setting)
-    assert setting.ledger.charges == ()
+        every_stage(name, context)
+    assert context.ledger.charges == ()
 
 
 @EACH

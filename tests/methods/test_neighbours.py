@@ -15,7 +15,7 @@ import pytest
 from cslr.federation.simulation import SimulatedCohort
 from cslr.methods.cslr import agree
 from cslr.methods.registry import METHODS
-from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.values import _SEAL
 from cslr.protocol.round import contribute
 from cslr.runs.mixed_encoders import encoder_of
@@ -33,14 +33,14 @@ def some(people, rows):
     return replace(people, **{k: None if v is None else v[rows] for k, v in held.items()})
 
 
-def pair(setting, named=True):
+def pair(context, named=True):
     """The setting with all clients' rows, and without those of one: the later ones move up."""
-    people = setting.population
+    people = context.population
     fewer = some(people, people.clients != GONE)
     fewer = replace(fewer, clients=fewer.clients - (fewer.clients > GONE))
     both = (people, IDS), (fewer, FEWER)
     return [
-        replace(setting, population=replace(each, ids=ids if named else None)) for each, ids in both
+        replace(context, population=replace(each, ids=ids if named else None)) for each, ids in both
     ]
 
 
@@ -54,10 +54,10 @@ def moved(settings) -> np.ndarray:
     agreement = agree(settings[0])
     sums = [
         [
-            setting.cohort(task).total(partial(contribute, request=agreement.request(task, labels)))
-            for task, labels in enumerate(setting.tasks)
+            context.cohort(task).total(partial(contribute, request=agreement.request(task, labels)))
+            for task, labels in enumerate(context.tasks)
         ]
-        for setting in settings
+        for context in settings
     ]
     return np.array([apart(one, other) for one, other in zip(*sums, strict=True)])
 
@@ -66,15 +66,15 @@ def moved(settings) -> np.ndarray:
     ("cap", "replay"),
     [(2, {}), (1, {}), (2, {"sub_modes": 2}), (1, {"sub_modes": 2, "matcher": "nearest-mean"})],
 )
-def test_all_tasks_together_move_by_what_the_plan_charges(make_setting, cap, replay):
-    distances = moved(pair(make_setting(cap=cap, **replay)))
+def test_all_tasks_together_move_by_what_the_plan_charges(make_context, cap, replay):
+    distances = moved(pair(make_context(cap=cap, **replay)))
     assert distances.max() <= 1 + 1e-9
     assert np.linalg.norm(distances) <= np.sqrt(cap) + 1e-9
     assert np.linalg.norm(distances) > 0.5  # it did have something to say
 
 
-def test_numbers_alone_would_not_do(make_setting):
-    assert np.linalg.norm(moved(pair(make_setting(cap=1), named=False))) > 1.5
+def test_numbers_alone_would_not_do(make_context):
+    assert np.linalg.norm(moved(pair(make_context(cap=1), named=False))) > 1.5
 
 
 class Stop(Exception):
@@ -82,7 +82,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("method", ["cslr", "dp-sgd", "dp-class-stats", "cslr-hungarian"])
-def test_the_first_sum_of_a_method_moves_by_its_bound(make_setting, monkeypatch, method):
+def test_the_first_sum_of_a_method_moves_by_its_bound(make_context, monkeypatch, method):
     total, sums = SimulatedCohort.total, []
 
     def first(cohort, device):
@@ -90,8 +90,8 @@ def test_the_first_sum_of_a_method_moves_by_its_bound(make_setting, monkeypatch,
         raise Stop
 
     monkeypatch.setattr(SimulatedCohort, "total", first)
-    for setting in pair(make_setting(method=method)):
-        stages = METHODS[method].stages(setting)
+    for context in pair(make_context(method=method)):
+        stages = METHODS[method].stages(context)
         with pytest.raises(Stop):
             list(stages)
     assert apart(*sums) <= 1 + 1e-9
@@ -103,14 +103,14 @@ def test_which_encoder_a_client_runs_is_its_own_draw():
     assert len(set(one.tolist())) == 3
 
 
-def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_setting, tmp_path):
+def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_context, tmp_path):
     """At first only rows of the first task are there; then all of them."""
-    setting = replace(make_setting(cap=1), spoken=Spoken.at(tmp_path / "spoken.json", False))
-    before = some(setting.population, setting.population.tasks == 0)
-    first = replace(setting, population=before).cohort(0).taking_part
-    again = replace(setting, spoken=Spoken.at(tmp_path / "spoken.json", True))
+    context = replace(make_context(cap=1), spoken=CapMemory.at(tmp_path / "spoken.json", False))
+    before = some(context.population, context.population.tasks == 0)
+    first = replace(context, population=before).cohort(0).taking_part
+    again = replace(context, spoken=CapMemory.at(tmp_path / "spoken.json", True))
     second = again.cohort(1).taking_part
     assert first.any()
     assert not (first & second).any()
-    forgetful = replace(setting, spoken=None).cohort(1).taking_part
+    forgetful = replace(context, spoken=None).cohort(1).taking_part
     assert (first & forgetful).any()  # without a memory some would have

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from cslr.config import load_config
-from cslr.methods.method import Learnt, Method, Setting
+from cslr.methods.method import Fitted, Method, MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Charge
 from cslr.privacy.plan import Budget, calibrate
@@ -18,25 +18,25 @@ from cslr.runs.directory import RunDirectory
 from cslr.runs.learn import run
 
 
-def nearest_mean(setting: Setting):
+def nearest_mean(context: MethodContext):
     """A method as a contributor would write it: class means of the pooled rows, read openly."""
-    setting.ledger.charge(Charge("class means", 0, "head", None), lambda key: "")
+    context.ledger.charge(Charge("class means", 0, "head", None), lambda key: "")
 
-    def after(tasks: int) -> Learnt:
-        people, seen = setting.population, setting.seen(tasks)
+    def after(tasks: int) -> Fitted:
+        people, seen = context.population, context.seen(tasks)
         means = np.stack(
-            [people.z[people.labels == label].mean(axis=0) for label in range(setting.labels)]
+            [people.z[people.labels == label].mean(axis=0) for label in range(context.labels)]
         )
-        return Learnt(lambda z: np.where(seen, z @ means.T, -np.inf))
+        return Fitted(lambda z: np.where(seen, z @ means.T, -np.inf))
 
-    for tasks in range(len(setting.tasks) + 1):
+    for tasks in range(len(context.tasks) + 1):
         yield partial(after, tasks)
 
 
-def test_a_new_method_is_one_entry_and_can_be_run(monkeypatch, study, tmp_path):
+def test_a_new_method_is_one_entry_and_can_be_run(monkeypatch, embedded, tmp_path):
     monkeypatch.setitem(METHODS, "mine", Method(nearest_mean, reads="openly", meaning="mine"))
     config = load_config(None, {"method": "mine", "yardsticks": False})
-    run(config, study, RunDirectory(tmp_path / "run", config), lambda *_: None)
+    run(config, embedded, RunDirectory(tmp_path / "run", config), lambda *_: None)
     rows = RunDirectory(tmp_path / "run", config).trace
     last = [row for row in rows if row["kind"] == "row" and row["method"] == "mine"][-1]
     assert min(last["scores"]) > 0.9  # the small world is easy

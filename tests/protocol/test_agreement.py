@@ -42,12 +42,12 @@ def test_the_bound_clips_nine_in_ten_simulated_clients(world):
     assert np.mean(norms > agreement.bounds[0]) == pytest.approx(0.9, abs=0.02)
 
 
-def test_what_is_agreed_does_not_depend_on_any_clients_data(make_setting):
-    setting = make_setting()
+def test_what_is_agreed_does_not_depend_on_any_clients_data(make_context):
+    context = make_context()
     other = replace(
-        setting.population, z=np.random.default_rng(1).uniform(size=setting.population.z.shape)
+        context.population, z=np.random.default_rng(1).uniform(size=context.population.z.shape)
     )
-    one, two = agree(setting), agree(replace(setting, population=other))
+    one, two = agree(context), agree(replace(context, population=other))
     assert one.public_facts() == two.public_facts()
     assert (one.bounds, one.list_bound) == (two.bounds, two.list_bound)
     np.testing.assert_array_equal(one.modes.prototypes.mean, two.modes.prototypes.mean)

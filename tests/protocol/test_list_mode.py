@@ -13,7 +13,7 @@ from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.list_mode import _list_of, canonical_ids, list_statistics, named
+from cslr.protocol.list_mode import _list_of, list_statistics, named, server_ids
 from cslr.protocol.round import one_round, replay_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.contribution import Statistics
@@ -132,26 +132,26 @@ def test_beyond_the_budget_no_list_is_released(agreement, cohort, make_ledger, d
 def test_names_are_modes_and_the_same_every_time(world, agreement, matcher):
     request = replace(agreement, matcher=matcher).request(0, (0, 1))
     lists = list_statistics(world.examples(0), request)
-    ids = canonical_ids(lists, request)
+    ids = server_ids(lists, request)
     assert ids.shape == (12, 1, 4)
     assert set(np.unique(ids)) <= set(range(4))
-    np.testing.assert_array_equal(canonical_ids(lists, request), ids)
+    np.testing.assert_array_equal(server_ids(lists, request), ids)
 
 
 @pytest.mark.parametrize("matcher", [name for name in MATCHERS if name != "random"])
 def test_another_order_of_clients_or_entries_is_another_order_of_names(world, agreement, matcher):
     request = replace(agreement, matcher=matcher).request(0, (0, 1))
     lists = list_statistics(world.examples(0), request)
-    ids = canonical_ids(lists, request)
+    ids = server_ids(lists, request)
     clients = np.random.default_rng(1).permutation(12)
     entries = np.array([2, 0, 3, 1])
     np.testing.assert_array_equal(
-        canonical_ids(permuted(lists, clients=clients), request), ids[clients]
+        server_ids(permuted(lists, clients=clients), request), ids[clients]
     )
     # Two entries that are the same may change names: what every mode is told stays the same.
     other = permuted(lists, entries=entries)
     np.testing.assert_allclose(
-        by_name(other, canonical_ids(other, request)), by_name(lists, ids), atol=1e-12
+        by_name(other, server_ids(other, request)), by_name(lists, ids), atol=1e-12
     )
 
 
@@ -159,11 +159,11 @@ def test_each_group_is_named_by_itself(world):
     agreement = world.agreement(release="list", sub_modes=2, list_size=2, list_bound=BOUND)
     request = agreement.request(0, (0, 1))
     lists = list_statistics(world.examples(0), request)
-    ids = canonical_ids(lists, request)
+    ids = server_ids(lists, request)
     assert ids.shape == (12, 2, 2)
     other = permuted(lists, entries=[0, 1, 0, 1])  # the first label's entries stand for both
-    np.testing.assert_array_equal(canonical_ids(other, request)[:, 0], ids[:, 0])
-    np.testing.assert_array_equal(canonical_ids(other, request)[:, 1], ids[:, 0])
+    np.testing.assert_array_equal(server_ids(other, request)[:, 0], ids[:, 0])
+    np.testing.assert_array_equal(server_ids(other, request)[:, 1], ids[:, 0])
 
 
 def test_on_well_separated_data_clusters_are_the_true_modes(world, agreement):
@@ -176,7 +176,7 @@ def test_on_well_separated_data_clusters_are_the_true_modes(world, agreement):
     weight = rng.dirichlet(8 * np.ones(4), size=12)
     mean = centres[order] + 0.02 * rng.standard_normal((12, 4, 8))
     lists = Statistics(weight, weight[..., None] * mean, np.zeros((12, 4, 1)), np.zeros((12, 4, 0)))
-    ids = canonical_ids(lists, agreement.request(0, (0, 1)))[:, 0]
+    ids = server_ids(lists, agreement.request(0, (0, 1)))[:, 0]
     called = [np.unique(ids[order == topic]) for topic in range(4)]
     assert [len(names) for names in called] == [1, 1, 1, 1]
     assert sorted(int(names[0]) for names in called) == [0, 1, 2, 3]

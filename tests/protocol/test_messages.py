@@ -13,7 +13,7 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.messages import MESSAGES, Message, messages_of
 from cslr.protocol.round import BLOCKS
-from cslr.protocol.updates import Where
+from cslr.protocol.updates import UpdateId
 
 PLAN = calibrate(Budget(4.0), 3, 0.5, schedule=Schedule(replay=4, lists=1, head=2), head_q=0.3)
 
@@ -39,7 +39,7 @@ def test_the_charges_of_a_plan_are_for_the_messages_they_are_named_after():
     for block in BLOCKS:
         assert only(PLAN.charge(f"task 0 {block}", 0)).name == f"{block} of a task"
     assert only(PLAN.list_charge("task 1 list", 1)).name == "list of a task"
-    updates = messages_of(PLAN.head_charge(Where(1, 0, 12).label, 1, 0))
+    updates = messages_of(PLAN.head_charge(UpdateId(1, 0, 12).label, 1, 0))
     assert {message.made_by.split(".")[1] for message in updates} == {"protocol"}
 
 

@@ -10,10 +10,10 @@ from scipy import stats
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.protocol.updates import Where, release_update, sum_of_updates
+from cslr.protocol.updates import UpdateId, release_update, sum_of_updates
 
 HEAD = Schedule(replay=0, head=2)
-WHERE = Where(task=1, round=0, clients=50)
+WHERE = UpdateId(task=1, round=0, clients=50)
 NORM = 0.5
 
 
@@ -105,7 +105,7 @@ def test_the_noise_has_the_scale_of_the_plan_times_the_norm(make_ledger, drawer)
 def test_another_round_of_the_same_task_has_other_noise(make_ledger, drawer):
     plan, ledger = planned(4.0), make_ledger(4.0)
     one, two = (
-        released_update(np.zeros((6, 100)), NORM, Where(1, number, 50), plan, ledger, drawer)
+        released_update(np.zeros((6, 100)), NORM, UpdateId(1, number, 50), plan, ledger, drawer)
         for number in (0, 1)
     )
     assert np.all(one != two)
@@ -122,7 +122,7 @@ def test_an_update_is_divided_by_the_cohort_that_is_expected(
     make_ledger, drawer, head_q, cap, clients, expected
 ):
     updates, plan = some_updates(), planned(head_q=head_q, cap=cap)
-    where = Where(0, 0, clients)
+    where = UpdateId(0, 0, clients)
     assert where.expected(plan) == pytest.approx(expected)
     found = released_update(updates, NORM, where, plan, make_ledger(), drawer)
     np.testing.assert_allclose(found * expected, updates.sum(axis=0), atol=1e-5)
@@ -142,7 +142,7 @@ def test_how_many_came_does_not_change_the_divisor(make_ledger, drawer):
 def test_an_update_is_charged_as_one_of_the_head_behind_its_own_coin(make_ledger, drawer):
     plan, ledger = planned(4.0, head_q=0.5), make_ledger(4.0)
     for number in (0, 1):
-        released_update(some_updates(), NORM, Where(1, number, 50), plan, ledger, drawer)
+        released_update(some_updates(), NORM, UpdateId(1, number, 50), plan, ledger, drawer)
     first, second = ledger.charges
     assert (first.label, first.part, first.task) == ("task 1 update 0", "head", 1)
     assert (first.sigma, first.q) == (plan.head_sigma, 0.5)
@@ -153,10 +153,10 @@ def test_an_update_is_charged_as_one_of_the_head_behind_its_own_coin(make_ledger
 def test_all_updates_of_a_plan_spend_its_budget(make_ledger, drawer):
     plan, ledger = planned(4.0), make_ledger(4.0)
     for task, number in np.ndindex(2, 2):
-        released_update(some_updates(), NORM, Where(task, number, 50), plan, ledger, drawer)
+        released_update(some_updates(), NORM, UpdateId(task, number, 50), plan, ledger, drawer)
     assert ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, abs=1e-6)
     with pytest.raises(BudgetExceeded):
-        released_update(some_updates(), NORM, Where(1, 2, 50), plan, ledger, drawer)
+        released_update(some_updates(), NORM, UpdateId(1, 2, 50), plan, ledger, drawer)
 
 
 def test_an_update_without_noise_needs_an_infinite_budget(make_ledger, drawer):

@@ -15,13 +15,13 @@ from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.errors import ConfigError, DataError
 from cslr.protocol.targets import Family
 from cslr.runs.embedded import (
-    Study,
+    EmbeddedStream,
     _marked_words,
     _of_texts,
     _of_words,
     _sentences_of,
     embed_stream,
-    load_study,
+    load_embedded,
 )
 from cslr.text.cache import EmbeddingCache
 from cslr.text.encoders import embed, load_encoder
@@ -157,42 +157,42 @@ def cache(monkeypatch, tmp_path) -> Path:
     return tmp_path
 
 
-def studied(stream: Stream) -> Study:
+def studied(stream: Stream) -> EmbeddedStream:
     return embed_stream(stream, Config(), started=0.0, progress=False)
 
 
 @needs_text
 @pytest.mark.parametrize("family", ["classification", "intents"])
 def test_texts_public_sentences_and_descriptions_are_embedded_in_their_order(cache, family):
-    study = studied(stream_of(rows_of(SENTENCES, [[0], [1], [2]], [0, 1, 0]), family))
+    embedded = studied(stream_of(rows_of(SENTENCES, [[0], [1], [2]], [0, 1, 0]), family))
     encoder = load_encoder("minilm")
-    assert study.encoder == encoder.id
-    assert study.family == Family(family, 3)
+    assert embedded.encoder == encoder.id
+    assert embedded.family == Family(family, 3)
     for found, texts in [
-        (study.train.z, SENTENCES),
-        (study.test.z, SENTENCES[::-1]),
-        (study.public, study.stream.public),
-        (study.label_texts, ["nothing", "a medicine", "a place"]),
+        (embedded.train.z, SENTENCES),
+        (embedded.test.z, SENTENCES[::-1]),
+        (embedded.public, embedded.stream.public),
+        (embedded.label_texts, ["nothing", "a medicine", "a place"]),
     ]:
         np.testing.assert_allclose(found, embed(list(texts), encoder, None), atol=1e-5)
-    np.testing.assert_array_equal(study.train.labels, [0, 1, 2])
-    np.testing.assert_array_equal(study.test.labels, [2, 1, 0])
+    np.testing.assert_array_equal(embedded.train.labels, [0, 1, 2])
+    np.testing.assert_array_equal(embedded.test.labels, [2, 1, 0])
 
 
 @needs_text
 def test_words_of_rows_public_sentences_and_declarations_are_embedded_in_their_order(cache):
-    study = studied(stream_of(rows_of(SENTENCES, TAGS, [0, 1, 0]), "tagging"))
+    embedded = studied(stream_of(rows_of(SENTENCES, TAGS, [0, 1, 0]), "tagging"))
     encoder = load_token_encoder("minilm")
-    assert study.encoder == encoder.id
+    assert embedded.encoder == encoder.id
     for found, texts in [
-        (study.train.z, SENTENCES),
-        (study.test.z, SENTENCES[::-1]),
-        (study.public, study.stream.public),
+        (embedded.train.z, SENTENCES),
+        (embedded.test.z, SENTENCES[::-1]),
+        (embedded.public, embedded.stream.public),
     ]:
         np.testing.assert_allclose(found, embed_words(list(texts), encoder, None).z, atol=1e-3)
-    assert study.label_texts.shape == (3, study.public.shape[1])
-    np.testing.assert_array_equal(study.train.starts, [0, 3, 8, 9])
-    np.testing.assert_array_equal(study.test.starts, [0, 1, 6, 9])
+    assert embedded.label_texts.shape == (3, embedded.public.shape[1])
+    np.testing.assert_array_equal(embedded.train.starts, [0, 3, 8, 9])
+    np.testing.assert_array_equal(embedded.test.starts, [0, 1, 6, 9])
 
 
 @needs_text
@@ -205,7 +205,7 @@ def test_a_study_is_the_same_from_the_cache(cache):
 
 def test_a_method_or_scenario_that_means_nothing_is_refused_before_anything_is_embedded(cache):
     with pytest.raises(ConfigError, match="no method 'guess'"):
-        load_study(Config(method="guess"))
+        load_embedded(Config(method="guess"))
     with pytest.raises(ConfigError, match="no scenario 'domain'"):
-        load_study(Config(stream=StreamConfig(name="clinic", scenario="domain")))
+        load_embedded(Config(stream=StreamConfig(name="clinic", scenario="domain")))
     assert not list(cache.iterdir())

@@ -14,7 +14,7 @@ from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.errors import ConfigError
 from cslr.protocol.targets import Family
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import Examples, Study
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.learn import run
 from cslr.runs.mixed_encoders import encoder_of, in_common, translations
 from cslr.runs.own_data import load_own_stream
@@ -46,12 +46,12 @@ def rows_of(count: int, name: str) -> Rows:
     return Rows(tuple(f"{name} {n}" for n in range(count)), answers, labels // 2, kinds=kinds)
 
 
-def examples(z: np.ndarray, rows: Rows) -> Examples:
+def examples(z: np.ndarray, rows: Rows) -> EmbeddedRows:
     """Two examples a row, as a sentence of two words has."""
     labels = np.repeat(rows.labels, 2)
     numbers = np.repeat(np.arange(len(rows)), 2)
     starts = np.arange(0, 2 * len(rows) + 1, 2)
-    return Examples(z, labels, np.eye(4)[labels], np.repeat(rows.tasks, 2), numbers, starts)
+    return EmbeddedRows(z, labels, np.eye(4)[labels], np.repeat(rows.tasks, 2), numbers, starts)
 
 
 TRAIN, TEST = rows_of(60, "train"), rows_of(20, "test")
@@ -67,9 +67,9 @@ STREAM = Stream(
 )
 
 
-def study_of(encoder: str, private: int = 0) -> Study:
+def study_of(encoder: str, private: int = 0) -> EmbeddedStream:
     """private: another number is other train and test rows beside the same public sentences."""
-    return Study(
+    return EmbeddedStream(
         STREAM,
         Family("classification", 4),
         encoder,
@@ -81,7 +81,7 @@ def study_of(encoder: str, private: int = 0) -> Study:
     )
 
 
-def mixed(*encoders: str, private: int = 0) -> Study:
+def mixed(*encoders: str, private: int = 0) -> EmbeddedStream:
     others = tuple(study_of(name, private) for name in encoders)
     return replace(study_of("minilm", private), others=others)
 
@@ -95,7 +95,7 @@ MIXED = mixed("minilm", "turned", "cut")
 
 
 @pytest.fixture(scope="module")
-def stacked() -> Study:
+def stacked() -> EmbeddedStream:
     return in_common(MIXED, config_of("mapped"), Seeds(13))
 
 
@@ -103,8 +103,8 @@ def stacked() -> Study:
 
 
 def test_one_encoder_is_left_as_it_is():
-    study = study_of("minilm")
-    assert in_common(study, config_of("projection"), Seeds(13)) is study
+    embedded = study_of("minilm")
+    assert in_common(embedded, config_of("projection"), Seeds(13)) is embedded
 
 
 def test_examples_of_all_encoders_stand_one_after_the_other(stacked):
@@ -151,23 +151,23 @@ def test_the_name_of_the_space_tells_how_it_was_made(stacked):
 
 
 def test_in_relative_coordinates_there_is_one_for_each_anchor():
-    study = in_common(MIXED, config_of("relative"), Seeds(13))
-    for z in (study.train.z, study.test.z, study.public, study.label_texts):
+    embedded = in_common(MIXED, config_of("relative"), Seeds(13))
+    for z in (embedded.train.z, embedded.test.z, embedded.public, embedded.label_texts):
         assert z.shape[1] == 40
     few = in_common(MIXED, config_of("relative", **{"replay.anchors": 900}), Seeds(13))
     assert few.public.shape == (300, 300)  # there are no more sentences
 
 
 def test_a_rotated_encoder_is_no_other_in_relative_coordinates():
-    study = in_common(mixed("minilm", "turned"), config_of("relative"), Seeds(13))
-    one, other = np.split(study.train.z, 2)
+    embedded = in_common(mixed("minilm", "turned"), config_of("relative"), Seeds(13))
+    one, other = np.split(embedded.train.z, 2)
     np.testing.assert_allclose(other, one, atol=1e-9)
 
 
 def test_topics_of_labels_are_taken_along():
     topics = texts(4, 8).reshape(4, 2, D)
-    study = in_common(replace(MIXED, topics=topics), config_of("relative"), Seeds(13))
-    assert study.topics.shape == (4, 2, 40)
+    embedded = in_common(replace(MIXED, topics=topics), config_of("relative"), Seeds(13))
+    assert embedded.topics.shape == (4, 2, 40)
 
 
 # -- clients ---------------------------------------------------------------------------------------
@@ -217,8 +217,8 @@ def test_different_encoders_without_a_map_are_refused_with_what_to_do():
 
 
 def test_clients_of_one_encoder_need_no_map():
-    study = in_common(mixed("minilm"), config_of("projection"), Seeds(13))
-    np.testing.assert_array_equal(study.train.z, MIXED.train.z)
+    embedded = in_common(mixed("minilm"), config_of("projection"), Seeds(13))
+    np.testing.assert_array_equal(embedded.train.z, MIXED.train.z)
 
 
 # -- no private text enters a map ------------------------------------------------------------------
@@ -376,14 +376,14 @@ def test_where_nothing_can_be_lifted_there_is_the_common_head_alone(changed, tmp
 def test_without_test_rows_nothing_is_said_about_own_heads(tmp_path):
     none = rows_of(0, "test")
 
-    def blind(study: Study) -> Study:
-        stream = replace(study.stream, test=none)
-        return replace(study, stream=stream, test=examples(study.test.z[:0], none))
+    def blind(embedded: EmbeddedStream) -> EmbeddedStream:
+        stream = replace(embedded.stream, test=none)
+        return replace(embedded, stream=stream, test=examples(embedded.test.z[:0], none))
 
-    study = blind(replace(mixed("minilm", "turned"), others=()))
-    study = replace(study, others=tuple(map(blind, mixed("minilm", "turned").others)))
+    embedded = blind(replace(mixed("minilm", "turned"), others=()))
+    embedded = replace(embedded, others=tuple(map(blind, mixed("minilm", "turned").others)))
     config = config_of("mapped", "minilm", "turned", **SMALL_HEAD)
     directory = RunDirectory(tmp_path / "run", config)
-    run(config, study, directory, lambda *_: None)
+    run(config, embedded, directory, lambda *_: None)
     assert all("own_heads" not in row["more"] for row in rows_of_run(directory))
     assert (directory.path / "seed-13" / "head-1.safetensors").exists()

@@ -19,7 +19,7 @@ from cslr.config import load_config
 from cslr.data.streams import Stream, load_stream
 from cslr.errors import ConfigError, CslrError, EncoderError, RunDirectoryError
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import load_study
+from cslr.runs.embedded import load_embedded
 from cslr.runs.learn import run
 from cslr.runs.predict import Answer, Choice, Entity, Model, load_predictor
 
@@ -42,8 +42,8 @@ def finished(tmp_path_factory) -> Finished:
             path = home / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("CSLR_CACHE_DIR", str(home / "cache"))
-                study = load_study(config)
-            run(config, study, RunDirectory(path, config), lambda what, done, total: None)
+                embedded = load_embedded(config)
+            run(config, embedded, RunDirectory(path, config), lambda what, done, total: None)
             runs[name] = path
         return runs[name]
 

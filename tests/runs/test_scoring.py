@@ -14,14 +14,14 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.protocol.targets import Family
-from cslr.runs.embedded import Examples, Study
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.scoring import Scored, entity_f1, intent_metrics, right_rows, score
 
 EVERY = np.ones(3, dtype=bool)
 NAMES = {"tagging": ("O", "drug", "place")}
 
 
-def study_of(family: str, answers, tasks, labels=((0, 1, 2),)) -> Study:
+def study_of(family: str, answers, tasks, labels=((0, 1, 2),)) -> EmbeddedStream:
     """A study with these test rows; for tagging an answer is the tags of a sentence."""
     names = NAMES.get(family, ("red", "green", "blue"))
     task_of_row = np.array(tasks, dtype=np.int64)
@@ -47,7 +47,7 @@ def study_of(family: str, answers, tasks, labels=((0, 1, 2),)) -> Study:
     else:
         lengths = np.ones(len(answers), dtype=np.int64)
         targets, of_labels = known.targets(answers), rows.labels
-    examples = Examples(
+    examples = EmbeddedRows(
         z=np.zeros((len(targets), 2)),
         labels=of_labels,
         targets=targets,
@@ -56,12 +56,12 @@ def study_of(family: str, answers, tasks, labels=((0, 1, 2),)) -> Study:
         starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
     )
     nothing = np.zeros((0, 2))
-    return Study(stream, known, "none", examples, examples, nothing, nothing, 0.0)
+    return EmbeddedStream(stream, known, "none", examples, examples, nothing, nothing, 0.0)
 
 
-def scored(study: Study, scores, allowed=EVERY, seen=EVERY) -> Scored:
+def scored(embedded: EmbeddedStream, scores, allowed=EVERY, seen=EVERY) -> Scored:
     """With the same labels allowed on every task."""
-    return score(study, np.asarray(scores, float), [allowed] * len(study.stream.tasks), seen)
+    return score(embedded, np.asarray(scores, float), [allowed] * len(embedded.stream.tasks), seen)
 
 
 # -- classification --------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def scored(study: Study, scores, allowed=EVERY, seen=EVERY) -> Scored:
 
 def accuracy(scores, labels, allowed=EVERY) -> float:
     """Of one task."""
-    study = study_of("classification", [[label] for label in labels], [0] * len(labels))
-    return scored(study, scores, allowed).tasks[0]
+    embedded = study_of("classification", [[label] for label in labels], [0] * len(labels))
+    return scored(embedded, scores, allowed).tasks[0]
 
 
 def test_accuracy_is_the_share_of_rows_whose_best_label_is_right():
@@ -109,34 +109,34 @@ def test_accuracy_is_that_of_scikit_learn(rows, seed):
 
 
 def test_every_task_is_scored_on_its_own_rows_and_labels():
-    study = study_of("classification", [[0], [1], [2], [2]], [0, 0, 1, 1], ((0, 1), (1, 2)))
+    embedded = study_of("classification", [[0], [1], [2], [2]], [0, 0, 1, 1], ((0, 1), (1, 2)))
     scores = np.array([[9.0, 1, 0], [9.0, 1, 0], [9.0, 1, 2], [9.0, 2, 1]])
     first, second = np.array([True, True, False]), np.array([False, True, True])
-    assert score(study, scores, [first, second], EVERY).tasks == [0.5, 0.5]
-    assert score(study, scores, [first, EVERY], EVERY).tasks == [0.5, 0.0]
+    assert score(embedded, scores, [first, second], EVERY).tasks == [0.5, 0.5]
+    assert score(embedded, scores, [first, EVERY], EVERY).tasks == [0.5, 0.0]
 
 
 def test_a_hole_in_one_task_is_none_in_another():
-    study = study_of("classification", [[0], [2]], [0, 1], ((0, 1), (2,)))
-    found = scored(study, [[1.0, 0.0, -np.inf], [1.0, 0.0, -np.inf]])
+    embedded = study_of("classification", [[0], [2]], [0, 1], ((0, 1), (2,)))
+    found = scored(embedded, [[1.0, 0.0, -np.inf], [1.0, 0.0, -np.inf]])
     assert found.tasks[0] == 1.0
     assert math.isnan(found.tasks[1])
 
 
 def test_a_task_without_test_rows_has_no_score():
-    study = study_of("classification", [[0]], [0], ((0, 1), (2,)))
-    found = scored(study, [[1.0, 0.0, 0.0]])
+    embedded = study_of("classification", [[0]], [0], ((0, 1), (2,)))
+    found = scored(embedded, [[1.0, 0.0, 0.0]])
     assert found.tasks[0] == 1.0
     assert math.isnan(found.tasks[1])
 
 
 def test_scores_by_label_are_of_the_labels_seen():
-    study = study_of("classification", [[0], [0], [1], [2]], [0, 0, 0, 0])
+    embedded = study_of("classification", [[0], [0], [1], [2]], [0, 0, 0, 0])
     scores = [[5.0, 1, 9], [1.0, 5, 9], [1.0, 5, 9], [0.0, 0, 9]]
-    found = scored(study, scores, seen=np.array([True, True, False]))
+    found = scored(embedded, scores, seen=np.array([True, True, False]))
     assert found.labels[:2] == [0.5, 1.0]
     assert math.isnan(found.labels[2])
-    assert scored(study, scores).labels == [0.0, 0.0, 1.0]
+    assert scored(embedded, scores).labels == [0.0, 0.0, 1.0]
     assert found.more == {}
 
 
@@ -144,17 +144,17 @@ def test_scores_by_label_are_of_the_labels_seen():
 
 
 def test_an_intent_is_a_hit_if_the_best_label_is_one_of_the_rows():
-    study = study_of("intents", [[0, 2], [0, 2], [1]], [0, 0, 0])
-    found = scored(study, [[1.0, 0, 5], [0.0, 5, 1], [0.0, 5, 1]])
+    embedded = study_of("intents", [[0, 2], [0, 2], [1]], [0, 0, 0])
+    found = scored(embedded, [[1.0, 0, 5], [0.0, 5, 1], [0.0, 5, 1]])
     assert found.tasks == [pytest.approx(2 / 3)]
     assert found.labels[:2] == [0.5, 1.0]  # by the main label
     assert math.isnan(found.labels[2])
 
 
 def test_an_intent_is_unknown_only_if_none_of_the_rows_labels_has_a_score():
-    study = study_of("intents", [[0, 2]], [0])
-    assert scored(study, [[-np.inf, 1.0, 5.0]]).tasks == [1.0]
-    assert math.isnan(scored(study, [[-np.inf, 1.0, -np.inf]]).tasks[0])
+    embedded = study_of("intents", [[0, 2]], [0])
+    assert scored(embedded, [[-np.inf, 1.0, 5.0]]).tasks == [1.0]
+    assert math.isnan(scored(embedded, [[-np.inf, 1.0, -np.inf]]).tasks[0])
 
 
 def test_the_labels_chosen_are_those_above_a_half_and_the_best_in_any_case():
@@ -186,11 +186,11 @@ def test_intent_metrics_are_those_of_scikit_learn(rows, labels, seed):
 
 
 def test_a_label_not_seen_yet_is_never_chosen_and_its_rows_do_not_count():
-    study = study_of("intents", [[0, 1], [0], [2]], [0, 0, 0])
+    embedded = study_of("intents", [[0, 1], [0], [2]], [0, 0, 0])
     scores = [[3.0, 3.0, 9.0], [3.0, -3.0, 9.0], [-3.0, -3.0, -3.0]]
-    found = scored(study, scores, seen=np.array([True, True, False])).more
+    found = scored(embedded, scores, seen=np.array([True, True, False])).more
     assert found == {"exact_match": 1.0, "micro_f1": 1.0, "macro_f1": 1.0}
-    assert scored(study, scores).more["exact_match"] == 0.0
+    assert scored(embedded, scores).more["exact_match"] == 0.0
 
 
 @pytest.mark.parametrize("rows", [0, 2])
@@ -211,8 +211,8 @@ def certain(tags: list[list[int]], outputs: int = 5) -> np.ndarray:
 
 
 def test_a_model_that_is_right_scores_one():
-    study = study_of("tagging", GOLD, [0, 0])
-    found = scored(study, certain(GOLD))
+    embedded = study_of("tagging", GOLD, [0, 0])
+    found = scored(embedded, certain(GOLD))
     assert found.tasks == [1.0]
     assert found.labels[1:] == [1.0, 1.0]
     assert math.isnan(found.labels[0])  # O is no entity
@@ -229,9 +229,9 @@ def test_an_entity_counts_only_if_type_and_both_ends_are_right():
 
 
 def test_every_task_is_scored_on_its_own_sentences():
-    study = study_of("tagging", GOLD, [0, 1], ((0, 1, 2), (0, 1, 2)))
+    embedded = study_of("tagging", GOLD, [0, 1], ((0, 1, 2), (0, 1, 2)))
     guess = [GOLD[0], [0, 0, 0]]
-    found = scored(study, certain(guess))
+    found = scored(embedded, certain(guess))
     assert found.tasks == [1.0, 0.0]
     assert found.more["micro_f1"] == pytest.approx(2 * 2 / (3 + 2))
 
@@ -249,37 +249,37 @@ def test_the_order_of_tasks_among_the_rows_does_not_matter():
 
 
 def test_a_type_that_is_not_allowed_is_never_named():
-    study = study_of("tagging", GOLD, [0, 0])
+    embedded = study_of("tagging", GOLD, [0, 0])
     guess = [[3, 4, 0, 3], [0, 3, 0]]  # places all over
     allowed = np.array([True, True, False])
-    assert scored(study, certain(guess)).tasks == [pytest.approx(1 / 3)]
+    assert scored(embedded, certain(guess)).tasks == [pytest.approx(1 / 3)]
     # The gold place cannot be found, and where places were named there is O or a drug.
-    masked = scored(study, certain(guess) - 5 * np.eye(5)[0], allowed)
+    masked = scored(embedded, certain(guess) - 5 * np.eye(5)[0], allowed)
     assert masked.labels[2] == 0.0
 
 
 def test_a_task_is_undefined_if_some_allowed_tag_has_no_score():
-    study = study_of("tagging", GOLD, [0, 0])
+    embedded = study_of("tagging", GOLD, [0, 0])
     scores = certain(GOLD)
     scores[:, 3:] = -np.inf  # nothing is known of places
-    found = scored(study, scores)
+    found = scored(embedded, scores)
     assert math.isnan(found.tasks[0])
     assert all(math.isnan(value) for value in [*found.labels, *found.more.values()])
-    known = scored(study, scores, np.array([True, True, False]))
+    known = scored(embedded, scores, np.array([True, True, False]))
     assert known.tasks == [pytest.approx(2 * 2 / (3 + 2))]
 
 
 def test_a_task_without_test_sentences_has_no_score():
-    study = study_of("tagging", GOLD, [0, 0], ((0, 1, 2), (0, 1, 2)))
-    found = scored(study, certain(GOLD))
+    embedded = study_of("tagging", GOLD, [0, 0], ((0, 1, 2), (0, 1, 2)))
+    found = scored(embedded, certain(GOLD))
     assert found.tasks[0] == 1.0
     assert math.isnan(found.tasks[1])
 
 
 def test_scores_by_type_are_of_the_types_seen():
     gold = [[1, 2, 0], [0, 3]]
-    study = study_of("tagging", gold, [0, 1], ((0, 1), (0, 2)))
-    found = scored(study, certain(gold), seen=np.array([True, True, False]))
+    embedded = study_of("tagging", gold, [0, 1], ((0, 1), (0, 2)))
+    found = scored(embedded, certain(gold), seen=np.array([True, True, False]))
     assert found.labels[1] == 1.0
     assert math.isnan(found.labels[2])
 
@@ -290,7 +290,7 @@ def test_the_score_of_a_task_is_seqevals_strict_f1(lengths, seed):
     rng = np.random.default_rng(seed)
     gold, guess = ([valid_tags(length, rng) for length in lengths] for _ in range(2))
     gold[0][0] = 1  # at least one entity
-    study = study_of("tagging", gold, [0] * len(gold))
+    embedded = study_of("tagging", gold, [0] * len(gold))
     names = np.array(["O", "B-drug", "I-drug", "B-place", "I-place"])
     expected = seqeval_f1(
         [names[tags].tolist() for tags in gold],
@@ -299,7 +299,7 @@ def test_the_score_of_a_task_is_seqevals_strict_f1(lengths, seed):
         scheme=IOB2,
         zero_division=0,
     )
-    assert scored(study, certain(guess)).tasks == [pytest.approx(expected)]
+    assert scored(embedded, certain(guess)).tasks == [pytest.approx(expected)]
 
 
 def valid_tags(length: int, rng: np.random.Generator) -> list[int]:
@@ -353,16 +353,16 @@ def test_no_warning_escapes_where_a_type_is_never_predicted():
 def test_the_rows_that_are_right_make_up_the_accuracy(family):
     rng = np.random.default_rng(3)
     answers = [[label, (label + 1) % 3][: 1 + (family == "intents")] for label in (0, 1, 2, 0, 1)]
-    study = study_of(family, answers, [0, 0, 1, 1, 1], labels=((0, 1), (1, 2, 0)))
+    embedded = study_of(family, answers, [0, 0, 1, 1, 1], labels=((0, 1), (1, 2, 0)))
     scores = rng.standard_normal((5, 3))
-    right = right_rows(study, scores, [EVERY, EVERY])
-    assert scored(study, scores).tasks == [right[:2].mean(), right[2:].mean()]
+    right = right_rows(embedded, scores, [EVERY, EVERY])
+    assert scored(embedded, scores).tasks == [right[:2].mean(), right[2:].mean()]
 
 
 def test_a_row_that_cannot_be_answered_rightly_is_wrong():
-    study = study_of("classification", [[2], [0]], [0, 0])
+    embedded = study_of("classification", [[2], [0]], [0, 0])
     known = np.array([True, True, False])
-    assert right_rows(study, np.array([[1.0, 0, 9], [1.0, 0, 9]]), [known]).tolist() == [
+    assert right_rows(embedded, np.array([[1.0, 0, 9], [1.0, 0, 9]]), [known]).tolist() == [
         False,
         True,
     ]
@@ -370,15 +370,15 @@ def test_a_row_that_cannot_be_answered_rightly_is_wrong():
 
 def test_a_sentence_is_right_if_all_its_tags_are():
     gold = [[0, 1, 2], [3, 0], [1]]
-    study = study_of("tagging", gold, [1, 0, 1], labels=((0, 1, 2), (0, 1, 2)))
+    embedded = study_of("tagging", gold, [1, 0, 1], labels=((0, 1, 2), (0, 1, 2)))
     guess = [0, 1, 0, 3, 0, 1]  # the first sentence ends too early
     scores = np.full((6, 5), -5.0)
     scores[np.arange(6), guess] = 5.0
-    assert right_rows(study, scores, [EVERY, EVERY]).tolist() == [False, True, True]
+    assert right_rows(embedded, scores, [EVERY, EVERY]).tolist() == [False, True, True]
 
 
 def test_sentences_of_a_task_with_an_unknown_tag_are_wrong():
-    study = study_of("tagging", [[0, 1], [0]], [0, 1], labels=((0, 1, 2), (0, 1, 2)))
+    embedded = study_of("tagging", [[0, 1], [0]], [0, 1], labels=((0, 1, 2), (0, 1, 2)))
     scores = np.array([[5.0, 0, 0, 0, 0], [0, 5.0, 0, 0, 0], [5.0, 0, 0, 0, 0]])
     scores[:2, 3] = -np.inf
-    assert right_rows(study, scores, [EVERY, EVERY]).tolist() == [False, True]
+    assert right_rows(embedded, scores, [EVERY, EVERY]).tolist() == [False, True]

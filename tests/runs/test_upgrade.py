@@ -15,7 +15,7 @@ from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.protocol.targets import Family
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import Examples, Study
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.learn import learn, run
 from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
@@ -55,14 +55,16 @@ STREAM = Stream(
 )
 
 
-def examples(z: np.ndarray, rows: Rows) -> Examples:
+def examples(z: np.ndarray, rows: Rows) -> EmbeddedRows:
     labels, n = rows.labels, len(rows)
-    return Examples(z, labels, np.eye(LABELS)[labels], rows.tasks, np.arange(n), np.arange(n + 1))
+    return EmbeddedRows(
+        z, labels, np.eye(LABELS)[labels], rows.tasks, np.arange(n), np.arange(n + 1)
+    )
 
 
-def study_of(encoder: str, turn: np.ndarray) -> Study:
+def study_of(encoder: str, turn: np.ndarray) -> EmbeddedStream:
     public = np.random.default_rng(5).integers(40, size=500)
-    return Study(
+    return EmbeddedStream(
         STREAM,
         Family("classification", LABELS),
         encoder,
@@ -104,10 +106,10 @@ def trace(tmp_path_factory):
     @cache
     def trace(carry: str | None, encoder: str = "new") -> tuple[list[dict], list[dict]]:
         config = config_of() if carry is None else upgrade(carry)
-        study = NEW if encoder == "new" else OLD
-        study = study if carry is None else replace(NEW, before=OLD)
+        embedded = NEW if encoder == "new" else OLD
+        embedded = embedded if carry is None else replace(NEW, before=OLD)
         place: Path = tmp_path_factory.mktemp("run") / "run"
-        run(config, study, RunDirectory(place, config), lambda *_: None)
+        run(config, embedded, RunDirectory(place, config), lambda *_: None)
         ledger = (place / "seed-13" / "ledger.jsonl").read_text().splitlines()
         return (
             [json.loads(line) for line in (place / "trace.jsonl").read_text().splitlines()],
@@ -264,15 +266,15 @@ def test_what_cannot_be_upgraded_is_told(tmp_path):
 
 
 def test_an_interrupted_upgrade_goes_on_and_pays_once(trace, tmp_path):
-    config, study = upgrade("mapped"), replace(NEW, before=OLD)
+    config, embedded = upgrade("mapped"), replace(NEW, before=OLD)
 
     def interrupt(_: str, done: int, total: int) -> None:
         if done == AFTER + 1:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(config, study, RunDirectory(tmp_path / "run", config), interrupt)
-    run(config, study, RunDirectory(tmp_path / "run", config), lambda *_: None)
+        run(config, embedded, RunDirectory(tmp_path / "run", config), interrupt)
+    run(config, embedded, RunDirectory(tmp_path / "run", config), lambda *_: None)
     lines = (tmp_path / "run" / "trace.jsonl").read_text().splitlines()
     whole = [json.loads(line) for line in lines]
     assert rows(whole) == rows(trace("mapped")[0])
@@ -289,9 +291,9 @@ def test_a_method_that_releases_nothing_has_nothing_to_carry(tmp_path):
 
 def test_a_head_that_clients_train_is_refused(tmp_path):
     config = upgrade("mapped", **{"head.kind": "federated"})
-    study = replace(NEW, before=OLD)
+    embedded = replace(NEW, before=OLD)
     with pytest.raises(ConfigError, match="cannot be carried over; use --head released"):
-        run(config, study, RunDirectory(tmp_path / "run", config), lambda *_: None)
+        run(config, embedded, RunDirectory(tmp_path / "run", config), lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -303,8 +305,8 @@ def test_an_upgrade_of_a_mixed_federation_is_refused(settings):
 
 
 def test_variances_of_single_directions_are_refused_before_anything_is_paid(tmp_path):
-    config, study = upgrade("mapped", **{"replay.second_moments": "diagonal"}), NEW
+    config, embedded = upgrade("mapped", **{"replay.second_moments": "diagonal"}), NEW
     with pytest.raises(ConfigError, match="second_moments = 'shared'"):
-        run(config, replace(study, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
+        run(config, replace(embedded, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
     ledger = tmp_path / "seed-13" / "ledger.jsonl"
     assert not ledger.exists() or '"charge"' not in ledger.read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cslr.privacy.mechanism as mechanism
-from cslr.audit import one_run, synthetic_setting
+from cslr.audit import one_run, synthetic_context
 from cslr.privacy.plan import Budget, calibrate
 from cslr.seeding import Seeds
 
@@ -19,8 +19,8 @@ SEEDS = range(10)
 def audit(seed: int):
     """Four tasks, one of them for each client; 2,080 coordinates for a thousand canaries."""
     plan = calibrate(Budget(4.0), releases=4, cap=1)
-    setting = synthetic_setting(plan, clients=20, labels=4, dimension=128, seeds=Seeds(seed))
-    return one_run(setting, CANARIES, confidence=0.95)
+    context = synthetic_context(plan, clients=20, labels=4, dimension=128, seeds=Seeds(seed))
+    return one_run(context, CANARIES, confidence=0.95)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.list_mode import canonical_ids, list_statistics
+from cslr.protocol.list_mode import list_statistics, server_ids
 from cslr.protocol.round import _read, contribute, replay_of
 from cslr.protocol.step3_match import MATCHERS
 
@@ -68,7 +68,7 @@ def named(world, agreement, matcher, pattern, hostile):
     farthest = Expected(Question("c", "r", 1, "l", "list", TERMS), 1, GRID, SPACE, SIGMA).farthest
     rows = rows.copy()
     rows[:hostile] = np.trunc(farthest * PATTERNS[pattern](layout.size)).astype(np.int64)
-    return request, canonical_ids(layout.unpack(received(rows)), request)
+    return request, server_ids(layout.unpack(received(rows)), request)
 
 
 QUICK = [name for name in MATCHERS if name != "optimal-transport"]

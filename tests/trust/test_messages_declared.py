@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cslr.federation.simulation import Population, SimulatedCohort
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid, bound
@@ -46,7 +46,7 @@ READERS = {
     "cslr.methods.fedcil.rounds.Federation._held",
     # How many rows there are and how wide, which no message carries.
     "cslr.federation.simulation.Population.held",
-    "cslr.methods.method.Setting.initial_head",
+    "cslr.methods.method.MethodContext.initial_head",
     # A measurement of studies against true modes; never made where privacy is enforced.
     "cslr.methods.alignment.align",
 }
@@ -144,24 +144,24 @@ def recording() -> Iterator[Record]:
     Watched.record = None
 
 
-def run(record: Record, setting: Setting, method: str) -> Setting:
+def run(record: Record, context: MethodContext, method: str) -> MethodContext:
     """Every stage of a method, its rows watched from its first line to its last."""
-    people = setting.population
+    people = context.population
     watched = Watched(**{each.name: getattr(people, each.name) for each in fields(Population)})
-    setting = replace(setting, population=watched)
+    context = replace(context, population=watched)
     Watched.record = record
-    for stage in METHODS[method].stages(setting):
+    for stage in METHODS[method].stages(context):
         stage()
     Watched.record = None
-    return setting
+    return context
 
 
 @pytest.fixture
-def prepared(make_setting_with, make_drawer) -> Callable[[str], Setting]:
-    def prepare(name: str) -> Setting:
+def prepared(make_context_with, make_drawer) -> Callable[[str], MethodContext]:
+    def prepare(name: str) -> MethodContext:
         method, head, replay = VARIANTS[name]
         given = {"method": method, "head": {"rounds": 2, **head}, "q": 0.5, **replay}
-        return make_setting_with(make_drawer(), epsilon=EPSILON, **given)
+        return make_context_with(make_drawer(), epsilon=EPSILON, **given)
 
     return prepare
 
@@ -194,8 +194,8 @@ def test_every_message_is_declared_and_paid_for(prepared, card):
     charges = payloads = 0
     for name, (method, _, _) in VARIANTS.items():
         with recording() as record:
-            setting = run(record, prepared(name), method)
-            check(record, setting.ledger)
+            context = run(record, prepared(name), method)
+            check(record, context.ledger)
         charges += len(record.charged)
         payloads += len({tag for _, tag in record.charged})
     figure = f"{payloads} payloads, {charges} charges, {len(VARIANTS)} methods and variants"
@@ -205,17 +205,17 @@ def test_every_message_is_declared_and_paid_for(prepared, card):
 def test_the_record_notices_what_was_not_declared_or_paid(prepared):
     """The instrument itself: a sum opened without a charge, and rows read on the side, show."""
     with recording() as record:
-        setting = run(record, prepared("dp-class-stats"), "dp-class-stats")
-        check(record, setting.ledger)
+        context = run(record, prepared("dp-class-stats"), "dp-class-stats")
+        check(record, context.ledger)
         paid = {tag for _, tag in record.charged}
-        setting.cohort(0).total(_everything).total(_SEAL)
+        context.cohort(0).total(_everything).total(_SEAL)
         assert not set(record.opened) <= paid
         assert any("_everything" in one for one in record.asked)
         Watched.record = record
-        _ = setting.population.z[:1]
+        _ = context.population.z[:1]
         assert "outside" in record.readers
         with pytest.raises(AssertionError):
-            check(record, setting.ledger)
+            check(record, context.ledger)
 
 
 def _everything(examples: object) -> Bounded:

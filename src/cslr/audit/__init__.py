@@ -3,7 +3,7 @@
 from cslr.audit.confidence import Bound
 from cslr.audit.conformance import Conformance, conforms
 from cslr.audit.pipeline import OneRun, one_run
-from cslr.audit.synthetic import synthetic_setting
+from cslr.audit.synthetic import synthetic_context
 from cslr.audit.worlds import two_worlds
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "OneRun",
     "conforms",
     "one_run",
-    "synthetic_setting",
+    "synthetic_context",
     "two_worlds",
 ]

@@ -22,7 +22,7 @@ from cslr.audit.canaries import Canaries, CohortWithCanaries, draw_canaries, sur
 from cslr.audit.confidence import Bound, one_run_epsilon, one_run_mu
 from cslr.errors import ConfigError
 from cslr.methods.cslr import agree
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.privacy.accounting import Charge, gaussian_epsilon
 from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Federation, Ledger
@@ -62,7 +62,7 @@ class OneRun:
 
 
 def one_run(
-    setting: Setting,
+    context: MethodContext,
     canaries: int | None = None,
     confidence: float = CONFIDENCE,
     seeds: Seeds | None = None,
@@ -73,10 +73,10 @@ def one_run(
     canaries: m; by default 1,000, or as many as can have directions at right angles.
     seeds: of directions and coins; by default the setting's, under names of their own.
     """
-    _check(setting, canaries)
-    seeds = (setting.seeds if seeds is None else seeds).under("audit")
-    plan, agreement = setting.plan, agree(setting)
-    layouts = [_layout(agreement, labels) for labels in setting.tasks]
+    _check(context, canaries)
+    seeds = (context.seeds if seeds is None else seeds).under("audit")
+    plan, agreement = context.plan, agree(context)
+    layouts = [_layout(agreement, labels) for labels in context.tasks]
     room = min(layout.size for layout in layouts) * plan.releases // plan.cap
     count = min(CANARIES, room) if canaries is None else canaries
     agreement = replace(agreement, clients=agreement.clients + count)
@@ -84,10 +84,10 @@ def one_run(
     drawn = draw_canaries(count, sizes, plan.cap, seeds.at("directions"))
     guesses = _guesses(drawn, plan, confidence, seeds.at("simulated"))
     included = seeds.at("coins").random(count) < 0.5
-    releases, expected = _released(setting, agreement, drawn, included, told)
+    releases, expected = _released(context, agreement, drawn, included, told)
     guess = partial(_guess, drawn, included, guesses, plan, confidence)
     bound = agreement.bounds[0]
-    white = [(_kept(setting, task) - usual) / bound for task, usual in enumerate(expected)]
+    white = [(_kept(context, task) - usual) / bound for task, usual in enumerate(expected)]
     usual_sums = [
         replace(each.value, sums=layout.unpack(usual))
         for each, layout, usual in zip(releases, layouts, expected, strict=True)
@@ -102,23 +102,23 @@ def one_run(
 
 
 def _released(
-    setting: Setting,
+    context: MethodContext,
     agreement: Agreement,
     drawn: Canaries,
     included: BoolArray,
     told: Told | None,
 ) -> tuple[list[Released[TaskRelease]], list[FloatArray]]:
     """All rounds with the canaries that are in, and (D_t,) what was to be expected of each sum."""
-    plan, tasks = setting.plan, len(setting.tasks)
+    plan, tasks = context.plan, len(context.tasks)
     grid = Grid(agreement.bounds[0])
-    known = (agreement, plan, setting.ledger, setting.keep)
-    setting.ledger.fix_plan(plan, agreement.public_facts())
+    known = (agreement, plan, context.ledger, context.keep)
+    context.ledger.fix_plan(plan, agreement.public_facts())
     releases: list[Released[TaskRelease]] = []
     expected: list[FloatArray] = []
-    for task, labels in enumerate(setting.tasks):
+    for task, labels in enumerate(context.tasks):
         if told is not None:
             told(f"task {task + 1} with canaries", task, tasks)
-        honest = setting.cohort(task)
+        honest = context.cohort(task)
         request = request_for(task, labels, honest, *known, tuple(releases), None)
         cohort = CohortWithCanaries(honest, drawn.sent(task, included, grid.bound), grid)
         releases.append(one_round(task, labels, cohort, *known, tuple(releases)))
@@ -127,25 +127,25 @@ def _released(
     return releases, expected
 
 
-def _kept(setting: Setting, task: int) -> FloatArray:
+def _kept(context: MethodContext, task: int) -> FloatArray:
     """(D_t,) what was released of a task."""
-    kept = setting.keep.load(f"task {task}")
+    kept = context.keep.load(f"task {task}")
     if kept is None:
         raise ValueError("setting.keep must find again what was saved in it")
     return kept
 
 
-def _check(setting: Setting, canaries: int | None) -> None:
-    replay = setting.replay
+def _check(context: MethodContext, canaries: int | None) -> None:
+    replay = context.replay
     if canaries is not None and canaries < 2:
         raise ConfigError(f"an audit needs at least 2 canaries, not {canaries}")
-    if setting.ledger.federation.privacy == "enforced":
+    if context.ledger.federation.privacy == "enforced":
         raise ConfigError(
             "an audit reads sums without noise, and these rows are somebody's: audit the same plan "
             "on synthetic data, as `cslr audit` does"
         )
     one_sum = replay.release in (None, "sum") and replay.clipping in (None, "joint")
-    if setting.plan.schedule != Schedule() or not one_sum or replay.aggregate != "average":
+    if context.plan.schedule != Schedule() or not one_sum or replay.aggregate != "average":
         raise ConfigError(
             "the pipeline is audited where each task releases one averaged sum; audit the "
             "mechanism of any other plan: `cslr audit --what mechanism`"

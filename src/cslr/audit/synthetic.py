@@ -14,14 +14,14 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import HeadConfig, ReplayConfig
 from cslr.federation.simulation import Population
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.plan import Budget, Plan
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
-__all__ = ["Memory", "synthetic_setting"]
+__all__ = ["Memory", "synthetic_context"]
 
 PUBLIC: Final = 800
 TOPICS: Final = 40
@@ -43,15 +43,15 @@ class Memory:
         self.kept[label] = vector
 
 
-def synthetic_setting(
+def synthetic_context(
     plan: Plan, clients: int, labels: int, dimension: int, seeds: Seeds
-) -> Setting:
+) -> MethodContext:
     """A class-incremental stream with ``labels`` labels a task, as the plan would be run on it."""
     tasks, total = plan.releases, plan.releases * labels
     rng = seeds.at("synthetic")
     centres = _unit(rng.standard_normal((TOPICS + total, dimension)))
     topics = rng.integers(len(centres), size=PUBLIC)
-    return Setting(
+    return MethodContext(
         population=_population(clients, tasks, labels, centres[TOPICS:], rng),
         tasks=tuple(tuple(range(task * labels, (task + 1) * labels)) for task in range(tasks)),
         family=Family("classification", total),

@@ -154,7 +154,7 @@ def _attacked(
     seed: int,
     told: _Told,
 ) -> list[Bound]:
-    from cslr.audit import one_run, synthetic_setting, two_worlds
+    from cslr.audit import one_run, synthetic_context, two_worlds
     from cslr.seeding import Seeds
 
     more: dict[str, Any] = {} if confidence is None else {"confidence": confidence}
@@ -166,8 +166,8 @@ def _attacked(
         )
     if what != "mechanism" and audited.one_sum:
         numbers = (audited.clients, audited.labels, audited.dimension)
-        setting = synthetic_setting(audited.plan, *numbers, seeds.under("pipeline"))
-        found = one_run(setting, canaries, told=told, **more)
+        context = synthetic_context(audited.plan, *numbers, seeds.under("pipeline"))
+        found = one_run(context, canaries, told=told, **more)
         bounds += [found.white, found.black]
     if what != "pipeline":
         worlds = seeds.under("mechanism")

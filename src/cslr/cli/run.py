@@ -219,7 +219,7 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     from cslr.privacy.plan import weak_delta
     from cslr.report.plot import plot_accuracy
     from cslr.runs.directory import RunDirectory
-    from cslr.runs.embedded import load_study
+    from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
     from cslr.runs.own_data import complete, public_warning
 
@@ -230,18 +230,18 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     directory = RunDirectory(path, config)
     errors = Console(stderr=True)
     try:
-        study = load_study(config, progress=True)
-        few = public_warning(config, study.public.shape, study.stream.family)
-        weak = weak_delta(config.privacy.delta, config.stream.clients or study.stream.clients)
+        embedded = load_embedded(config, progress=True)
+        few = public_warning(config, embedded.public.shape, embedded.stream.family)
+        weak = weak_delta(config.privacy.delta, config.stream.clients or embedded.stream.clients)
         warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
-        for notice in (*study.notices, *warnings):
+        for notice in (*embedded.notices, *warnings):
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
         with _steps(errors) as on_step:
-            if until is not None and until < len(study.stream.tasks):
-                learn(config, study, directory, on_step, until)
+            if until is not None and until < len(embedded.stream.tasks):
+                learn(config, embedded, directory, on_step, until)
                 errors.print(f"Stopped after {until} tasks. With --run-dir {path} it goes on.")
                 return
-            result = run(config, study, directory, on_step)
+            result = run(config, embedded, directory, on_step)
     except KeyboardInterrupt:
         errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
         raise typer.Exit(130) from None

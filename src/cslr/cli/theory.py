@@ -212,7 +212,7 @@ def _examine(
 
     from cslr.cli.show.theory import examined_json, print_examined
     from cslr.research.theory.anchors import MARGIN, examine
-    from cslr.runs.embedded import load_study
+    from cslr.runs.embedded import load_embedded
     from cslr.runs.own_data import complete, is_own
 
     if is_own(config.stream) or config.privacy.mode == "enforced":
@@ -222,8 +222,8 @@ def _examine(
         )
     if margin is not None and not margin > 0:
         raise ConfigError(f"--margin must be positive, not {margin:g}")
-    study = load_study(complete(config), progress=True)
-    found = examine(config, study, MARGIN if margin is None else margin, failure, counts)
+    embedded = load_embedded(complete(config), progress=True)
+    found = examine(config, embedded, MARGIN if margin is None else margin, failure, counts)
     if as_json:
         typer.echo(json.dumps(examined_json(found)))
     else:
@@ -263,10 +263,10 @@ def quality_command(
     from cslr.cli.show.theory import print_retention
     from cslr.research.theory.kept import load_run
     from cslr.research.theory.retention import retention
-    from cslr.runs.embedded import load_study
+    from cslr.runs.embedded import load_embedded
 
     kept = load_run(run)
-    found = retention(kept, load_study(kept.config, progress=True), samples)
+    found = retention(kept, load_embedded(kept.config, progress=True), samples)
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:

@@ -21,7 +21,7 @@ from cslr.config import StreamConfig
 from cslr.data.streams import Rows, Stream
 from cslr.errors import ConfigError, DataError
 
-__all__ = ["Holding", "describe_partition", "dirichlet_partition", "hold"]
+__all__ = ["Holding", "assign_clients", "describe_partition", "dirichlet_partition"]
 
 RESAMPLED_ROWS: Final = 20
 """Rows of a client that draws with replacement."""
@@ -30,7 +30,7 @@ Holding = tuple[IntArray, IntArray]
 """Clients (h,) and rows (h,): client i holds row j."""
 
 
-def hold(stream: Stream, config: StreamConfig, rng: np.random.Generator) -> Holding:
+def assign_clients(stream: Stream, config: StreamConfig, rng: np.random.Generator) -> Holding:
     """Who holds what, for one seed."""
     rows, clients = stream.train, config.clients or stream.clients
     if stream.partition == "given":

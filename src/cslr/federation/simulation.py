@@ -17,7 +17,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.errors import DataError
 from cslr.federation.poisoning import opposed
-from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.ports import Device, Examples
@@ -73,7 +73,7 @@ class Population:
         task: int,
         taking_part: BoolArray,
         cap: int,
-        spoken: Spoken | None = None,
+        spoken: CapMemory | None = None,
         alone: bool = False,
     ) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros.

@@ -18,7 +18,7 @@ from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.methods.alignment import Alignment, align, summary
 from cslr.methods.federated_head import ROUNDS, federated_stage
-from cslr.methods.method import Earlier, Learnt, Method, Setting, Stages, View, learnt_by
+from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
 from cslr.privacy.plan import Schedule
 from cslr.privacy.values import Released
 from cslr.protocol.agreement import Agreement
@@ -39,28 +39,28 @@ CANDIDATES: Final = 32
 Releases = Sequence[Released[TaskRelease]]
 
 
-def agree(setting: Setting) -> Agreement:
+def agree(context: MethodContext) -> Agreement:
     """Everything public, fixed before the first release; written into the ledger's plan."""
-    replay, seeds = setting.replay, setting.seeds
-    if replay.anchors > len(setting.public):
+    replay, seeds = context.replay, context.seeds
+    if replay.anchors > len(context.public):
         raise ConfigError(
-            f"replay.anchors = {replay.anchors} is more than the {len(setting.public)} public "
+            f"replay.anchors = {replay.anchors} is more than the {len(context.public)} public "
             "sentences; ask for fewer (--anchor-count)"
         )
-    space = _space_of(setting)
+    space = _space_of(context)
     pooled = replay.grouping == "pooled"
-    topics = None if pooled or replay.prior != "labels" else setting.topics
+    topics = None if pooled or replay.prior != "labels" else context.topics
     sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
     if replay.sub_modes is None and replay.release == "list" and pooled:
-        sub_modes = len(setting.tasks)  # the paper's K
+        sub_modes = len(context.tasks)  # the paper's K
     modes = declare_modes(
         space,
-        setting.public,
-        setting.label_texts,
+        context.public,
+        context.label_texts,
         sub_modes,
         replay.prior,
         seeds.at("prototypes"),
-        dict.fromkeys(setting.tasks) if pooled else None,
+        dict.fromkeys(context.tasks) if pooled else None,
         CANDIDATES if replay.aggregate == "select" else 0,
         topics if topics is not None and topics.shape[1] == sub_modes else None,
     )
@@ -72,19 +72,19 @@ def agree(setting: Setting) -> Agreement:
         replay.matcher or "signature",
         replay.second_moments or "shared",
         seeds.seed,
-        setting.population.count,
-        setting.family,
+        context.population.count,
+        context.family,
         release=replay.release or "sum",
         clipping=replay.clipping or "joint",
     )
-    return with_bound(agreement, setting.public, max(len(labels) for labels in setting.tasks))
+    return with_bound(agreement, context.public, max(len(labels) for labels in context.tasks))
 
 
-def _space_of(setting: Setting) -> PublicSpace:
-    replay = setting.replay
-    public, count = _Public(setting.public), replay.anchors
-    settings = (replay.directions, count, setting.seeds, replay.anchor_kind)
-    return _space(public, setting.encoder, *settings)
+def _space_of(context: MethodContext) -> PublicSpace:
+    replay = context.replay
+    public, count = _Public(context.public), replay.anchors
+    settings = (replay.directions, count, context.seeds, replay.anchor_kind)
+    return _space(public, context.encoder, *settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,59 +108,59 @@ def _space(
     return build_space(public.z, encoder, dimension, anchors, seeds.at("anchors"), kind)
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """One stage before any task and one after each."""
-    if setting.earlier is not None:
-        yield from upgraded_stages(setting, setting.earlier)
+    if context.earlier is not None:
+        yield from upgraded_stages(context, context.earlier)
         return
-    agreement = agree(setting)
-    setting.ledger.fix_plan(setting.plan, agreement.public_facts())
+    agreement = agree(context)
+    context.ledger.fix_plan(context.plan, agreement.public_facts())
     releases: list[Released[TaskRelease]] = []
-    federated = setting.head.kind in ("federated", "dp-fedavg")
-    head = prior_head(setting) if federated else setting.initial_head()
+    federated = context.head.kind in ("federated", "dp-fedavg")
+    head = prior_head(context) if federated else context.initial_head()
     aligned: list[Alignment] = []
-    yield partial(_learnt, setting, agreement, (), head if federated else None)
-    for task, labels in enumerate(setting.tasks):
+    yield partial(_learnt, context, agreement, (), head if federated else None)
+    for task, labels in enumerate(context.tasks):
         if federated:
             earlier = _replay(releases, agreement)
-            head = federated_stage(setting, task, head, earlier, agreement.space)
-        teacher = head if setting.replay.release == "list" and federated else None
-        told = (task, labels, setting.cohort(task), agreement, setting.plan)
-        kept = (setting.ledger, setting.keep, tuple(releases), teacher)
+            head = federated_stage(context, task, head, earlier, agreement.space)
+        teacher = head if context.replay.release == "list" and federated else None
+        told = (task, labels, context.cohort(task), agreement, context.plan)
+        kept = (context.ledger, context.keep, tuple(releases), teacher)
         releases.append(one_round(*told, *kept))
-        if agreement.learner.size > 1 and setting.ledger.federation.privacy == "simulated":
-            aligned += align(setting.cohort(task), request_for(*told, *kept))
+        if agreement.learner.size > 1 and context.ledger.federation.privacy == "simulated":
+            aligned += align(context.cohort(task), request_for(*told, *kept))
         known = (tuple(releases), head if federated else None, summary(aligned))
-        yield partial(_learnt, setting, agreement, *known)
+        yield partial(_learnt, context, agreement, *known)
 
 
-def upgraded_stages(setting: Setting, earlier: Earlier) -> Stages:
+def upgraded_stages(context: MethodContext, earlier: Earlier) -> Stages:
     """The same where the first tasks were released under another encoder.
 
     Up to the upgrade everything is as it was then; from it on, what was released before is read in
     the new space beside what is released there. The ledger notes the change.
     """
-    if setting.head.kind in ("federated", "dp-fedavg"):
+    if context.head.kind in ("federated", "dp-fedavg"):
         raise ConfigError("a head that clients train cannot be carried over; use --head released")
-    if setting.replay.second_moments not in (None, "shared"):
+    if context.replay.second_moments not in (None, "shared"):
         raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
-    old, new = agree(earlier.setting), agree(setting)
+    old, new = agree(earlier.context), agree(context)
     then = old.public_facts()
     now = {**new.public_facts(), "upgraded after": earlier.tasks, "before": then}
-    if not setting.ledger.has_fixed(setting.plan, now):
-        setting.ledger.fix_plan(setting.plan, then)
+    if not context.ledger.has_fixed(context.plan, now):
+        context.ledger.fix_plan(context.plan, then)
     way = passage(old.space, new.space, earlier.between)
     if earlier.carry == "raw":
         way = raw_passage(old.space, new.space)
     releases: list[Released[TaskRelease]] = []
-    yield partial(_learnt, earlier.setting, old, (), None)
-    asked, agreement = earlier.setting, old
-    for task, labels in enumerate(setting.tasks):
-        told = (task, labels, asked.cohort(task), agreement, setting.plan)
-        releases.append(one_round(*told, setting.ledger, setting.keep, tuple(releases)))
+    yield partial(_learnt, earlier.context, old, (), None)
+    asked, agreement = earlier.context, old
+    for task, labels in enumerate(context.tasks):
+        told = (task, labels, asked.cohort(task), agreement, context.plan)
+        releases.append(one_round(*told, context.ledger, context.keep, tuple(releases)))
         if task + 1 == earlier.tasks:
-            setting.ledger.upgrade_plan(setting.plan, then, now)
-            asked, agreement = setting, new
+            context.ledger.upgrade_plan(context.plan, then, now)
+            asked, agreement = context, new
             taken = earlier.carry != "dropped"
             releases = [each.map(partial(carried, way=way)) for each in releases] if taken else []
         yield partial(_learnt, asked, agreement, tuple(releases), None)
@@ -171,60 +171,60 @@ def _replay(releases: Releases, agreement: Agreement) -> Replay | None:
     return replay_of(releases, agreement).value.released() if releases else None
 
 
-def rehearsed(setting: Setting, agreement: Agreement, releases: Releases) -> Head:
+def rehearsed(context: MethodContext, agreement: Agreement, releases: Releases) -> Head:
     """Lines 9 to 13 and step 5: everything from here on is post-processing."""
-    return _rehearsed(setting, agreement.space, replay_of(releases, agreement).value, len(releases))
+    return _rehearsed(context, agreement.space, replay_of(releases, agreement).value, len(releases))
 
 
-def _rehearsed(setting: Setting, space: PublicSpace, replay: Replay, releases: int) -> Head:
-    head = setting.initial_head()
+def _rehearsed(context: MethodContext, space: PublicSpace, replay: Replay, releases: int) -> Head:
+    head = context.initial_head()
     if not replay.heard.any():
         return head
     return rehearse(
         replay,
         space,
-        setting.family,
+        context.family,
         head,
-        setting.head_settings,
-        setting.head.samples,
-        setting.head.passes,
-        setting.seeds.under("rehearse", releases),
+        context.head_settings,
+        context.head.samples,
+        context.head.passes,
+        context.seeds.under("rehearse", releases),
     )
 
 
-def prior_head(setting: Setting) -> Head:
+def prior_head(context: MethodContext) -> Head:
     """The head that label texts and public sentences give: where training by clients begins."""
     one = {"grouping": "labels", "release": "sum", "clipping": "joint", "second_moments": "shared"}
-    plain = setting.replay.model_copy(update={**one, "sub_modes": 1, "list_size": 1})
-    labels = replace(setting, replay=plain)
+    plain = context.replay.model_copy(update={**one, "sub_modes": 1, "list_size": 1})
+    labels = replace(context, replay=plain)
     return rehearsed(labels, agree(labels), ())
 
 
 def _learnt(
-    setting: Setting,
+    context: MethodContext,
     agreement: Agreement,
     releases: Releases,
     head: Head | None,
     diagnosis: Mapping[str, float] | None = None,
-) -> Learnt:
+) -> Fitted:
     replay = replay_of(releases, agreement).value
     known = replay.heard
     own: list[Head] = []
     if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
-        known = known | setting.seen(len(releases))
+        known = known | context.seen(len(releases))
     else:
-        head = _rehearsed(setting, agreement.space, replay, len(releases))
+        head = _rehearsed(context, agreement.space, replay, len(releases))
         if agreement.second_moments == "shared":
             told = (agreement.space, replay, len(releases), head)
-            own = [_own_head(view, *told) for view in setting.views]
-    learnt = learnt_by(head, known, setting.family, replay=_arrays(replay, agreement))
+            own = [_own_head(view, *told) for view in context.views]
+    learnt = fitted_by(head, known, context.family, replay=_arrays(replay, agreement))
     return replace(
         learnt,
         artefacts={
             **learnt.artefacts,
             **{f"head-{place}": vars(each) for place, each in enumerate(own)},
         },
-        own=[learnt_by(each, known, setting.family).scores for each in own],
+        own=[fitted_by(each, known, context.family).scores for each in own],
         diagnosis=diagnosis or {},
     )
 
@@ -236,9 +236,9 @@ def _own_head(view: View, space: PublicSpace, replay: Replay, releases: int, com
     """
     if view.back is None:
         return common
-    own = _space_of(view.setting)
+    own = _space_of(view.context)
     way = passage(space, own, view.back)
-    return _rehearsed(view.setting, own, lifted(replay, way), releases)
+    return _rehearsed(view.context, own, lifted(replay, way), releases)
 
 
 def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:

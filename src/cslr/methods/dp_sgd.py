@@ -20,7 +20,7 @@ import numpy as np
 from cslr.config import Config
 from cslr.methods.cslr import agree, prior_head
 from cslr.methods.federated_head import federated_stage
-from cslr.methods.method import Learnt, Method, Setting, Stages, learnt_by
+from cslr.methods.method import Fitted, Method, MethodContext, Stages, fitted_by
 from cslr.privacy.plan import Schedule
 from cslr.protocol.head import Head
 
@@ -29,21 +29,21 @@ __all__ = ["METHOD"]
 ROUNDS: Final = 3
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """One head carried from task to task."""
-    agreement = agree(setting)
-    setting.ledger.fix_plan(setting.plan, agreement.public_facts())
-    head = prior_head(setting)
-    yield partial(_learnt, setting, head, 0)
-    for task in range(len(setting.tasks)):
-        head = federated_stage(setting, task, head, replay=None, space=None)
-        yield partial(_learnt, setting, head, task + 1)
+    agreement = agree(context)
+    context.ledger.fix_plan(context.plan, agreement.public_facts())
+    head = prior_head(context)
+    yield partial(_learnt, context, head, 0)
+    for task in range(len(context.tasks)):
+        head = federated_stage(context, task, head, replay=None, space=None)
+        yield partial(_learnt, context, head, task + 1)
 
 
-def _learnt(setting: Setting, head: Head, tasks: int) -> Learnt:
+def _learnt(context: MethodContext, head: Head, tasks: int) -> Fitted:
     """With label texts it has something to say about every label."""
-    every = np.full(setting.labels, setting.replay.prior == "labels")
-    return learnt_by(head, setting.seen(tasks) | every, setting.family)
+    every = np.full(context.labels, context.replay.prior == "labels")
+    return fitted_by(head, context.seen(tasks) | every, context.family)
 
 
 def schedule(config: Config) -> Schedule:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.privacy.accounting import Charge
 from cslr.privacy.mechanism import release
 from cslr.protocol.head import Batch, Head
@@ -19,7 +19,7 @@ from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.step5_federate import LocalTraining, applied, update_of
 from cslr.protocol.step5_rehearse import Sampler
-from cslr.protocol.updates import Where, release_update
+from cslr.protocol.updates import UpdateId, release_update
 
 __all__ = ["ROUNDS", "federated_stage"]
 
@@ -32,58 +32,58 @@ CLIP: Final = 0.05
 
 
 def federated_stage(
-    setting: Setting, task: int, head: Head, replay: Replay | None, space: PublicSpace | None
+    context: MethodContext, task: int, head: Head, replay: Replay | None, space: PublicSpace | None
 ) -> Head:
     """``head`` after the rounds of a task; ``replay`` is what earlier tasks released."""
-    private = setting.head.kind == "dp-fedavg"
+    private = context.head.kind == "dp-fedavg"
     sampler = None
     if replay is not None and space is not None:
         sampler = Sampler.of(replay, space, among_texts=True)
     teacher = head
-    for number in range(setting.head.rounds or ROUNDS):
-        seeds = setting.seeds.under("federated", task, "round", number)
+    for number in range(context.head.rounds or ROUNDS):
+        seeds = context.seeds.under("federated", task, "round", number)
         told = LocalTraining(
             head=head,
-            family=setting.family,
-            heard=setting.seen(task + 1),
-            replay=None if sampler is None else _samples(sampler, setting, seeds.at("replay")),
+            family=context.family,
+            heard=context.seen(task + 1),
+            replay=None if sampler is None else _samples(sampler, context, seeds.at("replay")),
             teacher=teacher,
-            taught=setting.seen(task),
-            loss=setting.head.replay_loss,
-            weight=setting.head.replay_weight,
-            learning_rate=setting.head.learning_rate,
+            taught=context.seen(task),
+            loss=context.head.replay_loss,
+            weight=context.head.replay_weight,
+            learning_rate=context.head.learning_rate,
             last_layer=private,
             seeds=seeds,
         )
         head = (
-            _private(setting, task, number, told) if private else _open(setting, task, number, told)
+            _private(context, task, number, told) if private else _open(context, task, number, told)
         )
     return head
 
 
-def _samples(sampler: Sampler, setting: Setting, rng: np.random.Generator) -> Batch:
+def _samples(sampler: Sampler, context: MethodContext, rng: np.random.Generator) -> Batch:
     """n_r draws in all, as the paper has it."""
     kinds = len(np.unique(sampler.kinds))
-    return sampler.draw(max(2, setting.head.samples // kinds), rng)
+    return sampler.draw(max(2, context.head.samples // kinds), rng)
 
 
-def _private(setting: Setting, task: int, number: int, told: LocalTraining) -> Head:
-    where = Where(task, number, setting.population.count)
-    plan, ledger, keep = setting.plan, setting.ledger, setting.keep
-    device = partial(update_of, told=told, norm=setting.head.clip or CLIP)
+def _private(context: MethodContext, task: int, number: int, told: LocalTraining) -> Head:
+    where = UpdateId(task, number, context.population.count)
+    plan, ledger, keep = context.plan, context.ledger, context.keep
+    device = partial(update_of, told=told, norm=context.head.clip or CLIP)
     update = release_update(
-        lambda: setting.cohort(task, number).total(device), where, plan, ledger, keep
+        lambda: context.cohort(task, number).total(device), where, plan, ledger, keep
     )
     return applied(told.head, update, told)
 
 
-def _open(setting: Setting, task: int, number: int, told: LocalTraining) -> Head:
+def _open(context: MethodContext, task: int, number: int, told: LocalTraining) -> Head:
     """The average over the clients that came, without noise: from here on the ledger says ε = ∞."""
-    cohort = setting.cohort(task, number)
+    cohort = context.cohort(task, number)
     if not cohort.size:
         return told.head
     summed = cohort.total(partial(update_of, told=told, norm=WIDE))
     label = f"task {task} update {number}"
-    charge = Charge(label, setting.plan.releases + task, "head", None, task=task)
-    update = release(summed, charge, setting.ledger).value / cohort.size
+    charge = Charge(label, context.plan.releases + task, "head", None, task=task)
+    update = release(summed, charge, context.ledger).value / cohort.size
     return applied(told.head, update, told)

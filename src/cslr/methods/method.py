@@ -19,7 +19,7 @@ from cslr.arrays import BoolArray, FloatArray
 from cslr.config import Config, Effort, HeadConfig, ReplayConfig, with_settings
 from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.noise import KeyStream
 from cslr.privacy.plan import Plan, Schedule
 from cslr.privacy.sampling import poisson_cohort
@@ -32,22 +32,22 @@ from cslr.seeding import Seeds
 
 __all__ = [
     "Earlier",
-    "Learnt",
+    "Fitted",
     "Method",
+    "MethodContext",
     "Scorer",
-    "Setting",
     "Stage",
     "Stages",
     "View",
+    "fitted_by",
     "head_on_rows",
-    "learnt_by",
 ]
 
 Scorer = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Fitted:
     """What a method knows at some stage."""
 
     scores: Scorer
@@ -61,7 +61,7 @@ class Learnt:
     """What the method measured about itself; not private, for studies."""
 
 
-Stage = Callable[[], Learnt]
+Stage = Callable[[], Fitted]
 Stages = Iterator[Stage]
 
 
@@ -69,7 +69,7 @@ Stages = Iterator[Stage]
 class Earlier:
     """The tasks that were released under another encoder."""
 
-    setting: Setting
+    context: MethodContext
     tasks: int
     carry: Carry
     between: Affine
@@ -80,14 +80,14 @@ class Earlier:
 class View:
     """What clients with one of several encoders see."""
 
-    setting: Setting
+    context: MethodContext
     """The same with that encoder's embeddings of everything public."""
     back: Affine | None
     """From common coordinates to that encoder's embeddings; None: they are the same."""
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class MethodContext:
     """One seed of one run."""
 
     population: Population  # private
@@ -110,7 +110,7 @@ class Setting:
     earlier: Earlier | None = None
     views: tuple[View, ...] = ()
     """One for each encoder that clients run, where these are common coordinates."""
-    spoken: Spoken | None = None
+    spoken: CapMemory | None = None
     """What clients remember, where privacy is enforced and a cap is promised."""
 
     @property
@@ -163,7 +163,7 @@ def _nothing(config: Config) -> Schedule:
 class Method:
     """A method as an experiment knows it."""
 
-    stages: Callable[[Setting], Stages]
+    stages: Callable[[MethodContext], Stages]
     reads: Literal["nothing", "privately", "openly"]
     """What it learns from clients: ε = 0, the calibrated one, or ∞."""
     schedule: Callable[[Config], Schedule] = _nothing
@@ -189,26 +189,28 @@ class Method:
         return with_settings(config, chosen) if chosen else config
 
 
-def learnt_by(
+def fitted_by(
     head: Head, known: BoolArray, family: Family, **more: Mapping[str, FloatArray]
-) -> Learnt:
+) -> Fitted:
     """What a head knows; it is silent about labels it was never shown."""
     heard = known[family.label_of_output()]
 
     def scores(z: FloatArray) -> FloatArray:
         return np.where(heard, head.scores(z), -np.inf)
 
-    return Learnt(scores, {"head": vars(head), **more})
+    return Fitted(scores, {"head": vars(head), **more})
 
 
-def head_on_rows(setting: Setting, rows: BoolArray, start: Head, steps: int, name: str) -> Head:
+def head_on_rows(
+    context: MethodContext, rows: BoolArray, start: Head, steps: int, name: str
+) -> Head:
     """``start`` trained for at least ``steps`` steps on raw rows, as non-private yardsticks do."""
-    population = setting.population
+    population = context.population
     if population.targets is None:
-        targets = label_targets(population.labels[rows], setting.labels)
+        targets = label_targets(population.labels[rows], context.labels)
     else:
         targets = population.targets[rows]
     batch: Batch = (population.z[rows], targets)
-    settings = HeadSettings(setting.head.hidden, learning_rate=1e-3, sigmoid=setting.family.sigmoid)
+    settings = HeadSettings(context.head.hidden, learning_rate=1e-3, sigmoid=context.family.sigmoid)
     passes = math.ceil(steps / math.ceil(max(len(batch[0]), 1) / settings.batch))
-    return train_head(start, [batch] * passes, settings, setting.seeds.at(name, "batches"))
+    return train_head(start, [batch] * passes, settings, context.seeds.at(name, "batches"))

@@ -80,7 +80,7 @@ def named(
         lambda signed: dict(
             zip(
                 signed[:, 0].astype(int).tolist(),
-                canonical_ids(layout.unpack(signed[:, 1:]), request),
+                server_ids(layout.unpack(signed[:, 1:]), request),
                 strict=True,
             )
         )
@@ -93,7 +93,7 @@ def named(
     return replace(request, names=names, prototypes=Gaussians(means, request.prototypes.covariance))
 
 
-def canonical_ids(lists: Statistics, request: Request) -> IntArray:
+def server_ids(lists: Statistics, request: Request) -> IntArray:
     """(b, groups, L) ids of released lists (b, groups × L, ·): by clusters of their signatures.
 
     The other matchers compare the released parameters with the public prototypes, as they do on

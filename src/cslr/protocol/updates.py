@@ -19,11 +19,11 @@ from cslr.privacy.values import Summed
 from cslr.protocol.once import release_once
 from cslr.protocol.ports import Keep
 
-__all__ = ["Where", "release_update", "sum_of_updates"]
+__all__ = ["UpdateId", "release_update", "sum_of_updates"]
 
 
 @dataclass(frozen=True)
-class Where:
+class UpdateId:
     """Which update: the round of a task, among N registered clients."""
 
     task: int
@@ -41,7 +41,7 @@ class Where:
 
 
 def release_update(
-    ask: Callable[[], Summed], where: Where, plan: Plan, ledger: Ledger, keep: Keep
+    ask: Callable[[], Summed], where: UpdateId, plan: Plan, ledger: Ledger, keep: Keep
 ) -> FloatArray:
     """(D,) the average update: asked for, charged, noised with ``plan.head_sigma``, kept.
 

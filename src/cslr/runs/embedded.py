@@ -24,14 +24,14 @@ from cslr.text.cache import EmbeddingCache, default_directory
 from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.words import TokenEncoder, WordVectors, embed_words, load_token_encoder
 
-__all__ = ["Examples", "Study", "embed_stream", "load_study"]
+__all__ = ["EmbeddedRows", "EmbeddedStream", "embed_stream", "load_embedded"]
 
 PUBLIC_WORDS: Final = 40_000
 """Words of public sentences that a tagging stream's space is built from."""
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class EmbeddedRows:
     """What is embedded of some rows: a text each, or for tagging each of its words."""
 
     z: FloatArray  # (m, d)
@@ -43,14 +43,14 @@ class Examples:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class EmbeddedStream:
     """Embedded examples beside the rows they belong to."""
 
     stream: Stream
     family: Family
     encoder: str
-    train: Examples  # private
-    test: Examples
+    train: EmbeddedRows  # private
+    test: EmbeddedRows
     public: FloatArray  # (n, d)
     label_texts: FloatArray  # (c, d)
     seconds: float
@@ -58,19 +58,19 @@ class Study:
     notices: tuple[str, ...] = ()
     """What the holder of own rows should see; private, for a screen and no file."""
     topics: FloatArray | None = None  # (c, J, d) where labels declare several topics
-    others: tuple[Study, ...] = ()
+    others: tuple[EmbeddedStream, ...] = ()
     """The same stream as seen by each encoder that clients run; none: all run this one."""
     encoders: int = 1
     """Encoders whose examples stand one after the other, in common coordinates."""
     translations: tuple[Translation, ...] = ()
     """Of the reference encoder and of those of clients, where these are common coordinates."""
-    views: tuple[Study, ...] = ()
+    views: tuple[EmbeddedStream, ...] = ()
     """The same as ``others``, kept where these are common coordinates."""
-    before: Study | None = None
+    before: EmbeddedStream | None = None
     """The same stream as seen by the encoder that was in use before an upgrade."""
 
 
-def load_study(config: Config, progress: bool = False) -> Study:
+def load_embedded(config: Config, progress: bool = False) -> EmbeddedStream:
     """Load and embed everything the configuration names; texts seen before come from the cache."""
     started = time.perf_counter()
     method_named(config.method)
@@ -83,21 +83,21 @@ def load_study(config: Config, progress: bool = False) -> Study:
     else:
         stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
     stream.scenario(wanted.scenario)
-    study = embed_stream(stream, config, started, progress)
+    embedded = embed_stream(stream, config, started, progress)
 
-    def seen_by(encoder: str) -> Study:
+    def seen_by(encoder: str) -> EmbeddedStream:
         other = config.model_copy(update={"encoder": encoder})
         return embed_stream(stream, other, started, progress)
 
     return replace(
-        study,
+        embedded,
         notices=notices,
         others=tuple(seen_by(name) for name in config.encoders),
         before=None if config.upgrade.encoder is None else seen_by(config.upgrade.encoder),
     )
 
 
-def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> Study:
+def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> EmbeddedStream:
     """The stream's rows, its public sentences and its label texts as vectors.
 
     What is public is embedded in a call of its own, through a cache of its own: no private row is
@@ -120,7 +120,7 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
     private = EmbeddingCache(default_directory("private"))
     rows = [stream.train.texts, stream.test.texts]
     train, test = _embed_apart(rows, encoder, private, progress)
-    return Study(
+    return EmbeddedStream(
         stream,
         family,
         encoder.id,
@@ -149,8 +149,8 @@ def _topics(label: Label, labels: tuple[Label, ...]) -> list[str]:
     return [*label.topics, *[label.description] * (most - len(label.topics))]
 
 
-def _of_texts(z: FloatArray, rows: Rows, family: Family) -> Examples:
-    return Examples(
+def _of_texts(z: FloatArray, rows: Rows, family: Family) -> EmbeddedRows:
+    return EmbeddedRows(
         z,
         rows.labels,
         family.targets(rows.answers),
@@ -162,7 +162,7 @@ def _of_texts(z: FloatArray, rows: Rows, family: Family) -> Examples:
 
 def _embed_words(
     stream: Stream, family: Family, config: Config, started: float, progress: bool
-) -> Study:
+) -> EmbeddedStream:
     encoder = load_token_encoder(config.encoder, config.layer)
     sentences = _sentences_of(stream.public, PUBLIC_WORDS)
     open_cache = EmbeddingCache(default_directory("public"))
@@ -171,7 +171,7 @@ def _embed_words(
     cache = EmbeddingCache(default_directory("private"))
     train = embed_words(stream.train.texts, encoder, cache, progress=progress)
     test = embed_words(stream.test.texts, encoder, cache, progress=progress)
-    return Study(
+    return EmbeddedStream(
         stream,
         family,
         encoder.id,
@@ -183,10 +183,10 @@ def _embed_words(
     )
 
 
-def _of_words(words: WordVectors, rows: Rows, family: Family) -> Examples:
+def _of_words(words: WordVectors, rows: Rows, family: Family) -> EmbeddedRows:
     tags = np.array([tag for answer in rows.answers for tag in answer], dtype=np.int64)
     lengths = np.diff(words.starts)
-    return Examples(
+    return EmbeddedRows(
         words.z,
         family.label_of_output()[tags],
         family.targets([(tag,) for tag in tags.tolist()]),

@@ -17,18 +17,18 @@ from typing import Any
 from cslr.config import Config
 from cslr.data.partition import describe_partition
 from cslr.federation.simulation import Population
-from cslr.methods.method import Setting, Stage
+from cslr.methods.method import MethodContext, Stage
 from cslr.methods.registry import YARDSTICKS, method_named
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
 from cslr.runs.checks import check_affordable, check_evaluation, check_privacy, check_upgrade
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.evaluation import figures_of, plain, privately_measured
 from cslr.runs.mixed_encoders import in_common, translation_arrays
 from cslr.runs.predict import Model
-from cslr.runs.prepare import ledger_of, plan_of, population_of, setting_of
+from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
 from cslr.runs.results import Result, collect
 from cslr.seeding import Seeds
 
@@ -38,21 +38,21 @@ Step = Callable[[str, int, int], None]
 """Told of every step: what, how many are done, how many there are."""
 
 
-def run(config: Config, study: Study, directory: RunDirectory, on_step: Step) -> Result:
+def run(config: Config, embedded: EmbeddedStream, directory: RunDirectory, on_step: Step) -> Result:
     """Everything the configuration asks for, from the trace where it is already there."""
     started = time.perf_counter()
-    shown = learn(config, study, directory, on_step)
-    Model.of(config, study).save(directory.path)
+    shown = learn(config, embedded, directory, on_step)
+    Model.of(config, embedded).save(directory.path)
     if directory.find(kind="finished") is None:
-        seconds = study.seconds + time.perf_counter() - started
+        seconds = embedded.seconds + time.perf_counter() - started
         directory.note(kind="finished", **_seconds(directory, seconds))
     on_step("done", 1, 1)
-    return collect(config, directory, study.stream, shown)
+    return collect(config, directory, embedded.stream, shown)
 
 
 def learn(
     config: Config,
-    study: Study,
+    embedded: EmbeddedStream,
     directory: RunDirectory,
     on_step: Step,
     until: int | None = None,
@@ -62,31 +62,32 @@ def learn(
     until: only the method's own steps up to so many tasks; the run can go on from there later.
     """
     check_privacy(config)
-    check_upgrade(config, len(study.stream.tasks))
-    check_evaluation(config, study.stream)
-    plan = plan_of(config, len(study.stream.tasks), study.stream.cap)
-    studies = [in_common(study, config, Seeds(seed)) for seed in config.seeds]
+    check_upgrade(config, len(embedded.stream.tasks))
+    check_evaluation(config, embedded.stream)
+    plan = plan_of(config, len(embedded.stream.tasks), embedded.stream.cap)
+    embedded_streams = [in_common(embedded, config, Seeds(seed)) for seed in config.seeds]
     populations = [
-        population_of(config, own, seed) for own, seed in zip(studies, config.seeds, strict=True)
+        population_of(config, own, seed)
+        for own, seed in zip(embedded_streams, config.seeds, strict=True)
     ]
     _check_affordable(config, plan, directory)
     directory.begin()
     beside = () if until is not None else _beside(config)
     names = [config.method, *[name for name in beside if name != config.method]]
-    rows = (len(study.stream.tasks) if until is None else until) + 1
+    rows = (len(embedded.stream.tasks) if until is None else until) + 1
     total, shown = len(config.seeds) * len(names) * rows, []
     done = iter(range(total))
-    for seed, own, population in zip(config.seeds, studies, populations, strict=True):
+    for seed, own, population in zip(config.seeds, embedded_streams, populations, strict=True):
         _note_partition(directory, own, population, seed)
         if own.translations:
             directory.seed(seed).save_arrays("translations", translation_arrays(own))
         for name in names:
             with ledger_of(config, name, seed, directory) as ledger:
-                setting = setting_of(config, own, population, seed, plan, ledger, directory, name)
-                stages = islice(method_named(name).stages(setting), rows)
+                context = context_of(config, own, population, seed, plan, ledger, directory, name)
+                stages = islice(method_named(name).stages(context), rows)
                 for after, stage in enumerate(stages):
                     on_step(f"seed {seed} · {name} · after {after} tasks", next(done), total)
-                    row = _Row(directory, own, setting, name, after, cache(stage))
+                    row = _Row(directory, own, context, name, after, cache(stage))
                     shown += row.finish(whole=until is None)
                 if name == config.method and until is None:
                     row.measure()
@@ -120,7 +121,7 @@ def _beside(config: Config) -> tuple[str, ...]:
 
 
 def _note_partition(
-    directory: RunDirectory, study: Study, population: Population, seed: int
+    directory: RunDirectory, embedded: EmbeddedStream, population: Population, seed: int
 ) -> None:
     """Report the partition as realised; never where privacy is enforced."""
     if directory.config.privacy.mode == "enforced":
@@ -141,8 +142,8 @@ class _Row:
     """The row a[after, ·] of one method and seed."""
 
     directory: RunDirectory
-    study: Study
-    setting: Setting
+    embedded: EmbeddedStream
+    context: MethodContext
     method: str
     after: int
     stage: Stage
@@ -150,20 +151,20 @@ class _Row:
     @property
     def step(self) -> dict[str, Any]:
         """How it is called in the trace."""
-        seed = self.setting.seeds.seed
+        seed = self.context.seeds.seed
         return {"seed": seed, "method": self.method, "after": self.after}
 
     @property
-    def seen(self) -> Study:
+    def seen(self) -> EmbeddedStream:
         """What it is evaluated on: before the upgrade what the earlier encoder sees."""
-        earlier, before = self.setting.earlier, self.study.before
+        earlier, before = self.context.earlier, self.embedded.before
         early = earlier is not None and self.after < earlier.tasks
-        return before if early and before is not None else self.study
+        return before if early and before is not None else self.embedded
 
     @property
     def scenario(self) -> str:
         """In which it is evaluated."""
-        return self.study.stream.scenario(self.directory.config.stream.scenario)
+        return self.embedded.stream.scenario(self.directory.config.stream.scenario)
 
     def finish(self, whole: bool) -> list[dict[str, Any]]:
         """Learn, keep what was learnt, evaluate and trace it, as far as that is not done.
@@ -184,21 +185,21 @@ class _Row:
 
     def measure(self) -> None:
         """Buy the evaluation of the last row, if that is the rule and it was not bought yet."""
-        seed = self.setting.seeds.seed
+        seed = self.context.seeds.seed
         if self.directory.config.privacy.evaluation != "private":
             return
         if self.directory.find(kind="evaluation", seed=seed) is None:
-            found = privately_measured(self.seen, self.setting, self.scenario, self.stage)
+            found = privately_measured(self.seen, self.context, self.scenario, self.stage)
             self.directory.note(kind="evaluation", seed=seed, **found)
 
     def _figures(self) -> dict[str, Any]:
-        return figures_of(self.seen, self.setting, self.scenario, self.stage(), self.after)
+        return figures_of(self.seen, self.context, self.scenario, self.stage(), self.after)
 
     def _keep(self) -> None:
         learnt, directory = self.stage(), self.directory
         if self.method == directory.config.method:
             for file, arrays in learnt.artefacts.items():
-                directory.seed(self.setting.seeds.seed).save_arrays(file, arrays)
+                directory.seed(self.context.seeds.seed).save_arrays(file, arrays)
         if learnt.diagnosis and directory.find(kind="diagnosis", **self.step) is None:
             told = {name: plain(value) for name, value in learnt.diagnosis.items()}
             directory.note(kind="diagnosis", **self.step, **told)

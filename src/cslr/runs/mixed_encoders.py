@@ -26,30 +26,30 @@ from cslr.protocol.translation import (
     relative,
     untranslated,
 )
-from cslr.runs.embedded import Examples, Study
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.seeding import Seeds
 
 __all__ = ["encoder_of", "in_common", "translation_arrays", "translation_from", "translations"]
 
 
-def in_common(study: Study, config: Config, seeds: Seeds) -> Study:
+def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> EmbeddedStream:
     """The study with all examples in common coordinates; itself where all run one encoder."""
-    if not study.others and config.replay.coordinates == "projection":
-        return study
-    reference, *others = translations(study, config, seeds)
-    own = study.others or (study,)
+    if not embedded.others and config.replay.coordinates == "projection":
+        return embedded
+    reference, *others = translations(embedded, config, seeds)
+    own = embedded.others or (embedded,)
     of_clients = others or [reference]
-    public = reference.common(study.public)
-    topics = None if study.topics is None else reference.common(study.topics)
+    public = reference.common(embedded.public)
+    topics = None if embedded.topics is None else reference.common(embedded.topics)
     kind = config.replay.coordinates
     return replace(
-        study,
+        embedded,
         encoder="/".join([kind, *[each.encoder for each in (reference, *others)]]),
-        stream=replace(study.stream, test=_repeated(study.stream.test, len(own))),
-        train=_stacked([each.train for each in own], of_clients, len(study.stream.train), 0),
-        test=_stacked([each.test for each in own], of_clients, *[len(study.stream.test)] * 2),
+        stream=replace(embedded.stream, test=_repeated(embedded.stream.test, len(own))),
+        train=_stacked([each.train for each in own], of_clients, len(embedded.stream.train), 0),
+        test=_stacked([each.test for each in own], of_clients, *[len(embedded.stream.test)] * 2),
         public=public,
-        label_texts=reference.common(study.label_texts),
+        label_texts=reference.common(embedded.label_texts),
         topics=topics,
         others=(),
         encoders=len(own),
@@ -58,12 +58,13 @@ def in_common(study: Study, config: Config, seeds: Seeds) -> Study:
     )
 
 
-def translations(study: Study, config: Config, seeds: Seeds) -> list[Translation]:
+def translations(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> list[Translation]:
     """The reference encoder's translation, then that of every encoder that clients run."""
     some = slice(config.replay.shared_sentences)
-    corpus = corpus_digest(study.stream.public[some])
+    corpus = corpus_digest(embedded.stream.public[some])
     views = [
-        PublicEmbeddings(each.encoder, corpus, each.public[some]) for each in (study, *study.others)
+        PublicEmbeddings(each.encoder, corpus, each.public[some])
+        for each in (embedded, *embedded.others)
     ]
     kind = config.replay.coordinates
     if kind == "projection":
@@ -85,11 +86,11 @@ def translations(study: Study, config: Config, seeds: Seeds) -> list[Translation
     return [relative(view, anchors) for view in views]
 
 
-def translation_arrays(study: Study) -> dict[str, FloatArray]:
+def translation_arrays(embedded: EmbeddedStream) -> dict[str, FloatArray]:
     """What a client with any of the encoders needs to use a head in common coordinates."""
     return {
         f"{each.encoder} {part}": getattr(each.into, part)
-        for each in study.translations
+        for each in embedded.translations
         if each.into is not None
         for part in ("matrix", "offset")
     }
@@ -114,12 +115,12 @@ def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None =
 
 
 def _stacked(
-    parts: Sequence[Examples], translations: Sequence[Translation], rows: int, offset: int
-) -> Examples:
+    parts: Sequence[EmbeddedRows], translations: Sequence[Translation], rows: int, offset: int
+) -> EmbeddedRows:
     """The examples of all encoders; rows are counted on by ``offset`` from one to the next."""
     z = [each.common(part.z) for part, each in zip(parts, translations, strict=True)]
     examples = len(parts[0].z)
-    return Examples(
+    return EmbeddedRows(
         np.concatenate(z),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.targets for part in parts]),

@@ -25,7 +25,7 @@ from cslr.protocol.tags import decode
 from cslr.protocol.targets import Family, FamilyName
 from cslr.protocol.translation import Affine
 from cslr.runs.checksum import open_arrays, open_line, seal_line
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.mixed_encoders import translation_from
 from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.spacing import spaced
@@ -55,9 +55,9 @@ class Model:
     """Encoders of clients and what identifies them, where not all run the reference."""
 
     @classmethod
-    def of(cls, config: Config, study: Study) -> Self:
+    def of(cls, config: Config, embedded: EmbeddedStream) -> Self:
         """Of a run that has learnt all tasks."""
-        stream = study.stream
+        stream = embedded.stream
         return cls(
             config.method,
             stream.family,
@@ -65,10 +65,13 @@ class Model:
             tuple(label.name for label in stream.labels),
             {task.name: task.labels for task in stream.tasks},
             config.encoder,
-            study.encoder,
+            embedded.encoder,
             config.layer,
             config.seeds,
-            {name: each.encoder for name, each in zip(config.encoders, study.others, strict=True)},
+            {
+                name: each.encoder
+                for name, each in zip(config.encoders, embedded.others, strict=True)
+            },
         )
 
     def encoder_named(self, name: str | None) -> tuple[str, str]:

@@ -9,24 +9,24 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
-from cslr.data.partition import hold
+from cslr.data.partition import assign_clients
 from cslr.federation.simulation import Population
-from cslr.methods.method import Earlier, Setting, View
+from cslr.methods.method import Earlier, MethodContext, View
 from cslr.methods.registry import method_named
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.pointer import open_ledger
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.mixed_encoders import encoder_of
 from cslr.runs.own_data import is_own, rows_of
 from cslr.seeding import Seeds
 
-__all__ = ["ledger_of", "plan_of", "population_of", "setting_of"]
+__all__ = ["context_of", "ledger_of", "plan_of", "population_of"]
 
 
 def plan_of(config: Config, tasks: int, cap: int | None) -> Plan:
@@ -50,15 +50,15 @@ def plan_of(config: Config, tasks: int, cap: int | None) -> Plan:
     )
 
 
-def population_of(config: Config, study: Study, seed: int) -> Population:
+def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Population:
     """Who holds which examples: simulated for a study, given with one's own data."""
-    clients, rows = hold(study.stream, config.stream, Seeds(seed).at("partition"))
-    train = study.train
-    count = config.stream.clients or study.stream.clients
-    ids = _ids(study, count)
-    if study.encoders > 1:  # a client holds what its own encoder makes of a row
-        runs = encoder_of(count, study.encoders, Seeds(seed), ids)
-        rows = rows + len(study.stream.train) * runs[clients]
+    clients, rows = assign_clients(embedded.stream, config.stream, Seeds(seed).at("partition"))
+    train = embedded.train
+    count = config.stream.clients or embedded.stream.clients
+    ids = _ids(embedded, count)
+    if embedded.encoders > 1:  # a client holds what its own encoder makes of a row
+        runs = encoder_of(count, embedded.encoders, Seeds(seed), ids)
+        rows = rows + len(embedded.stream.train) * runs[clients]
     hostile = Seeds(seed).at("hostile").permutation(count)[: round(config.stream.hostile * count)]
     lengths = np.diff(train.starts)[rows]
     first = np.repeat(train.starts[rows] - np.cumsum(lengths) + lengths, lengths)
@@ -70,25 +70,25 @@ def population_of(config: Config, study: Study, seed: int) -> Population:
         count,
         first + np.arange(lengths.sum()),
         train.targets,
-        _kinds(study),
+        _kinds(embedded),
         hostile,
         config.stream.attack,
         ids,
     )
 
 
-def _ids(study: Study, count: int) -> IntArray | None:
+def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
     """(N,) the clients' own addresses, where rows came with names; without rows any will do."""
-    known = study.stream.client_ids
+    known = embedded.stream.client_ids
     if known is None:
         return None
     return np.concatenate([known, -1 - np.arange(count - len(known))])
 
 
-def _kinds(study: Study) -> IntArray:
+def _kinds(embedded: EmbeddedStream) -> IntArray:
     """(n,) the true mode of each train example: what its stream knows of it, else its label."""
-    known = study.stream.train.kinds
-    return study.train.labels if known is None else known[study.train.rows]
+    known = embedded.stream.train.kinds
+    return embedded.train.labels if known is None else known[embedded.train.rows]
 
 
 def ledger_of(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
@@ -113,83 +113,85 @@ def ledger_of(config: Config, method: str, seed: int, directory: RunDirectory) -
     return Ledger.at(path, federation, SeededKeys(Seeds(seed)))
 
 
-def setting_of(
+def context_of(
     config: Config,
-    study: Study,
+    embedded: EmbeddedStream,
     population: Population,
     seed: int,
     plan: Plan,
     ledger: Ledger,
     directory: RunDirectory,
     method: str,
-) -> Setting:
+) -> MethodContext:
     """One seed of one method; with what was released under another encoder, if anything was."""
-    stream, own = study.stream, method == config.method
+    stream, own = embedded.stream, method == config.method
     config = method_named(method).settled(config)
-    setting = Setting(
+    context = MethodContext(
         population=population,
         tasks=tuple(task.labels for task in stream.tasks),
-        family=study.family,
-        label_texts=study.label_texts,
-        topics=study.topics,
-        public=study.public,
-        encoder=study.encoder,
+        family=embedded.family,
+        label_texts=embedded.label_texts,
+        topics=embedded.topics,
+        public=embedded.public,
+        encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
         effort=config.effort,
         plan=plan,
         ledger=ledger,
         seeds=Seeds(seed),
-        test_shares=_shares(study),
+        test_shares=_shares(embedded),
         keep=directory.seed(seed, ledger),
         spoken=_spoken(config, plan, ledger) if own else None,
     )
     if not own:
-        return setting
-    return _upgraded(replace(setting, views=_views(setting, study)), config, study, seed)
+        return context
+    return _upgraded(replace(context, views=_views(context, embedded)), config, embedded, seed)
 
 
-def _spoken(config: Config, plan: Plan, ledger: Ledger) -> Spoken | None:
+def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
     """What clients remember of the tasks they spoke about, where their number is promised."""
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
         return None
-    return Spoken.at(privacy.federation / "spoken.json", begun=bool(ledger.charges))
+    return CapMemory.at(privacy.federation / "spoken.json", begun=bool(ledger.charges))
 
 
-def _views(setting: Setting, study: Study) -> tuple[View, ...]:
+def _views(context: MethodContext, embedded: EmbeddedStream) -> tuple[View, ...]:
     """The public things as each encoder that clients run sees them."""
-    of_clients = study.translations[-len(study.views) :]
+    of_clients = embedded.translations[-len(embedded.views) :]
     return tuple(
-        View(_seen_by(setting, view), translation.back)
-        for view, translation in zip(study.views, of_clients, strict=True)
+        View(_seen_by(context, view), translation.back)
+        for view, translation in zip(embedded.views, of_clients, strict=True)
     )
 
 
-def _seen_by(setting: Setting, study: Study) -> Setting:
+def _seen_by(context: MethodContext, embedded: EmbeddedStream) -> MethodContext:
     return replace(
-        setting,
-        label_texts=study.label_texts,
-        topics=study.topics,
-        public=study.public,
-        encoder=study.encoder,
+        context,
+        label_texts=embedded.label_texts,
+        topics=embedded.topics,
+        public=embedded.public,
+        encoder=embedded.encoder,
     )
 
 
-def _upgraded(setting: Setting, config: Config, study: Study, seed: int) -> Setting:
+def _upgraded(
+    context: MethodContext, config: Config, embedded: EmbeddedStream, seed: int
+) -> MethodContext:
     """With what was released under another encoder before, if the configuration says so."""
-    before = study.before
+    before = embedded.before
     if before is None:
-        return setting
-    first = replace(_seen_by(setting, before), population=population_of(config, before, seed))
-    between, _ = fit_map(before.public, study.public)
+        return context
+    first = replace(_seen_by(context, before), population=population_of(config, before, seed))
+    between, _ = fit_map(before.public, embedded.public)
     earlier = Earlier(first, config.upgrade.after, config.upgrade.carry, between)
-    return replace(setting, earlier=earlier)
+    return replace(context, earlier=earlier)
 
 
-def _shares(study: Study) -> FloatArray:
+def _shares(embedded: EmbeddedStream) -> FloatArray:
     """(T, c) each label's share of the test examples of a task."""
-    counts = np.zeros((len(study.stream.tasks), study.family.labels))
-    np.add.at(counts, (study.test.tasks, study.test.labels), 1.0)
+    counts = np.zeros((len(embedded.stream.tasks), embedded.family.labels))
+    np.add.at(counts, (embedded.test.tasks, embedded.test.labels), 1.0)
     shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     return shares

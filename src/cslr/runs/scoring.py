@@ -21,7 +21,7 @@ import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.protocol.tags import decode, tag_names
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 
 __all__ = ["Scored", "entity_f1", "intent_metrics", "right_rows", "score"]
 
@@ -36,21 +36,21 @@ class Scored:
 
 
 def score(
-    study: Study, scores: FloatArray, allowed: Sequence[BoolArray], seen: BoolArray
+    embedded: EmbeddedStream, scores: FloatArray, allowed: Sequence[BoolArray], seen: BoolArray
 ) -> Scored:
     """How good ``scores`` (m, outputs) are on the test examples.
 
     allowed: for each task the labels (c,) an answer may have; seen: (c,) those of the tasks so
     far, or all before the first: what the scores by label and ``more`` are about.
     """
-    if study.family.name == "tagging":
-        return _score_tags(study, scores, allowed, seen)
-    rows, right = study.test, study.test.targets > 0
+    if embedded.family.name == "tagging":
+        return _score_tags(embedded, scores, allowed, seen)
+    rows, right = embedded.test, embedded.test.targets > 0
     chosen = np.stack(allowed)[rows.tasks]  # (m, c)
     hit = _hits(scores, right, chosen)
     hit_seen = _hits(scores, right, np.broadcast_to(seen, scores.shape))
     more = {}
-    if study.family.name == "intents":
+    if embedded.family.name == "intents":
         known = seen[rows.labels]
         more = intent_metrics(scores[known], right[known], seen)
     return Scored(
@@ -60,26 +60,28 @@ def score(
     )
 
 
-def right_rows(study: Study, scores: FloatArray, allowed: Sequence[BoolArray]) -> BoolArray:
+def right_rows(
+    embedded: EmbeddedStream, scores: FloatArray, allowed: Sequence[BoolArray]
+) -> BoolArray:
     """(n,) whether each test row is answered rightly; for tagging: whether all its tags are right.
 
     A row that the model cannot answer rightly yet counts as wrong.
     """
-    rows = study.test
-    if study.family.name != "tagging":
+    rows = embedded.test
+    if embedded.family.name != "tagging":
         chosen = np.stack(allowed)[rows.tasks]
         return np.asarray(_hits(scores, rows.targets > 0, chosen) == 1.0)
-    of_output = study.family.label_of_output()
+    of_output = embedded.family.label_of_output()
     wrong = np.ones(len(rows.targets), dtype=np.bool_)  # (m,) words
     for task, labels in enumerate(allowed):
         words = rows.tasks == task
         masked = np.where(labels[of_output], scores[words], -np.inf)
         if not words.any() or not np.isfinite(masked[:, labels[of_output]]).all():
             continue
-        lengths = np.diff(rows.starts)[study.stream.test.tasks == task]
+        lengths = np.diff(rows.starts)[embedded.stream.test.tasks == task]
         tags = decode(masked, np.concatenate([[0], np.cumsum(lengths)]))
         wrong[words] = tags != rows.targets[words].argmax(axis=1)
-    mistakes = np.bincount(rows.rows, weights=wrong, minlength=len(study.stream.test))
+    mistakes = np.bincount(rows.rows, weights=wrong, minlength=len(embedded.stream.test))
     return np.asarray(mistakes == 0)
 
 
@@ -113,13 +115,13 @@ def intent_metrics(scores: FloatArray, right: BoolArray, seen: BoolArray) -> dic
 
 
 def _score_tags(
-    study: Study, scores: FloatArray, allowed: Sequence[BoolArray], seen: BoolArray
+    embedded: EmbeddedStream, scores: FloatArray, allowed: Sequence[BoolArray], seen: BoolArray
 ) -> Scored:
-    rows = study.test
-    names = np.array(tag_names([label.name for label in study.stream.labels]))
-    of_output = study.family.label_of_output()
+    rows = embedded.test
+    names = np.array(tag_names([label.name for label in embedded.stream.labels]))
+    of_output = embedded.family.label_of_output()
     gold = names[rows.targets.argmax(axis=1)]
-    of_rows = study.stream.test.tasks
+    of_rows = embedded.stream.test.tasks
     truth: list[list[str]] = []
     guess: list[list[str]] = []
     tasks = []
@@ -140,7 +142,7 @@ def _score_tags(
     by_type = entity_f1(truth, guess) if truth else {}
     labels_f1 = [
         by_type.get(label.name, math.nan) if known else math.nan
-        for label, known in zip(study.stream.labels, seen, strict=True)
+        for label, known in zip(embedded.stream.labels, seen, strict=True)
     ]
     more = {f"{name}_f1": by_type.get(name, math.nan) for name in ("micro", "macro")}
     return Scored(tasks, labels_f1, more)

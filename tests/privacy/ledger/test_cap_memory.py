@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cslr.errors import PrivacyError
-from cslr.privacy.ledger.cap_memory import Spoken
+from cslr.privacy.ledger.cap_memory import CapMemory
 
 CLIENTS = [70, 71, 72]
 
@@ -18,14 +18,14 @@ def path(tmp_path):
 
 
 def test_whoever_has_spent_the_cap_is_silent_and_may_repeat_what_it_said(path):
-    spoken = Spoken.at(path, begun=False)
+    spoken = CapMemory.at(path, begun=False)
     assert spoken.admit([70, 71], 0, cap=1) == [True, True]
     assert spoken.admit(CLIENTS, 1, cap=1) == [False, False, True]
     assert spoken.admit(CLIENTS, 0, cap=1) == [True, True, False]
 
 
 def test_a_cap_of_two_is_two_tasks(path):
-    spoken = Spoken.at(path, begun=False)
+    spoken = CapMemory.at(path, begun=False)
     assert [spoken.admit([70], task, cap=2)[0] for task in (3, 1, 0, 3)] == [
         True,
         True,
@@ -35,13 +35,13 @@ def test_a_cap_of_two_is_two_tasks(path):
 
 
 def test_it_is_remembered_before_the_answer_is_known(path):
-    Spoken.at(path, begun=False).admit([70, 71], 0, cap=1)
+    CapMemory.at(path, begun=False).admit([70, 71], 0, cap=1)
     assert json.loads(path.read_text()) == {"70": [0], "71": [0]}
-    assert Spoken.at(path, begun=True).admit(CLIENTS, 1, cap=1) == [False, False, True]
+    assert CapMemory.at(path, begun=True).admit(CLIENTS, 1, cap=1) == [False, False, True]
 
 
 def test_nobody_else_can_read_it(path):
-    Spoken.at(path, begun=False)
+    CapMemory.at(path, begun=False)
     assert path.stat().st_mode & 0o077 == 0
 
 
@@ -51,11 +51,11 @@ def test_without_its_memory_a_federation_that_has_begun_is_refused(path, content
         path.parent.mkdir()
         path.write_bytes(content)
     with pytest.raises(PrivacyError, match="nobody can tell which clients have spent their cap"):
-        Spoken.at(path, begun=True)
+        CapMemory.at(path, begun=True)
 
 
 def test_what_cannot_be_remembered_is_not_released(path, monkeypatch):
-    spoken = Spoken.at(path, begun=False)
+    spoken = CapMemory.at(path, begun=False)
 
     def full(*_):
         raise OSError(28, "No space left on device")

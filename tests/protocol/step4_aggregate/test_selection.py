@@ -60,23 +60,23 @@ def test_noise_that_changes_no_winner_changes_nothing():
 
 
 @pytest.mark.parametrize("epsilon", [math.inf, 8.0])
-def test_votes_take_the_place_of_offsets_and_cost_what_they_cost(make_setting, world, epsilon):
-    setting = make_setting(epsilon, aggregate="select", sub_modes=2)
-    agreement = agree(setting)
+def test_votes_take_the_place_of_offsets_and_cost_what_they_cost(make_context, world, epsilon):
+    context = make_context(epsilon, aggregate="select", sub_modes=2)
+    agreement = agree(context)
     groups, offered, r = agreement.modes.candidates.shape
     assert (groups, r) == (4, 8)
     assert agreement.layout(4).dimension == offered
     assert 0 < agreement.bounds[0] < 3
-    *_, last = stages(setting)
+    *_, last = stages(context)
     assert last().scores(world.test_z).shape == (80, 4)
-    spent = setting.ledger.epsilon("end_to_end", "roster")
+    spent = context.ledger.epsilon("end_to_end", "roster")
     assert spent == pytest.approx(epsilon, abs=1e-6)
 
 
-def test_without_noise_a_mean_stands_near_a_candidate_that_was_elected(make_setting):
-    setting = make_setting(aggregate="select")
-    agreement = agree(setting)
-    *_, last = stages(setting)
+def test_without_noise_a_mean_stands_near_a_candidate_that_was_elected(make_context):
+    context = make_context(aggregate="select")
+    agreement = agree(context)
+    *_, last = stages(context)
     mean = last().artefacts["replay"]["mean"]
     for label in range(4):
         apart = np.linalg.norm(agreement.modes.candidates[label] - mean[label], axis=1)

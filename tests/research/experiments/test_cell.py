@@ -14,13 +14,13 @@ import pytest
 from cslr.config import Config
 from cslr.errors import DataError, RunDirectoryError
 from cslr.methods.cslr import agree
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.research.experiments import cell as cell_module
 from cslr.research.experiments.cell import run_cell
 from cslr.research.experiments.grid import Cell, plain_config
 from cslr.runs import learn, prepare
 from cslr.runs.directory import RunDirectory, read_trace
-from cslr.runs.embedded import load_study
+from cslr.runs.embedded import load_embedded
 
 pytestmark = [
     pytest.mark.xdist_group("cells"),
@@ -119,10 +119,10 @@ def test_cells_of_one_stream_read_it_once(small, places, monkeypatch):
 
     def counting(config):
         loads.append(config.stream.name)
-        return load_study(config)
+        return load_embedded(config)
 
     cell_module._loaded.cache_clear()
-    monkeypatch.setattr(cell_module, "load_study", counting)
+    monkeypatch.setattr(cell_module, "load_embedded", counting)
     for cell in (small(13), small(17), small(13, "zero-shot", {"stream.clients": 10})):
         run_cell(cell, places)
     assert loads == ["clinic"]
@@ -192,18 +192,18 @@ def test_two_programs_never_run_one_cell(small, places):
 def setting_of(small, tmp_path, monkeypatch):
     """The setting that a method was really given, by seed and method."""
 
-    def find(seed: int, method: str) -> Setting:
+    def find(seed: int, method: str) -> MethodContext:
         given = []
 
         def keeping(*values, **names):
-            given.append(Setting(*values, **names))
+            given.append(MethodContext(*values, **names))
             return given[-1]
 
         config = small(seed, method).config
         directory = RunDirectory(tmp_path / f"{method}-{seed}", config)
         with monkeypatch.context() as patch:
-            patch.setattr(prepare, "Setting", keeping)
-            learn.run(config, load_study(config), directory, lambda *_: None)
+            patch.setattr(prepare, "MethodContext", keeping)
+            learn.run(config, load_embedded(config), directory, lambda *_: None)
         return given[0]
 
     return find

@@ -152,26 +152,26 @@ def test_pairs_in_blocks_are_the_pairs_of_a_loop(monkeypatch):
         np.testing.assert_array_equal(pair_margins(signed, ids), gaps.max(axis=1))
 
 
-def test_a_study_is_examined_at_the_papers_counts(config, study):
-    found = examine(config, study, 0.25, 0.05, None)
+def test_a_study_is_examined_at_the_papers_counts(config, embedded):
+    found = examine(config, embedded, 0.25, 0.05, None)
     assert [each.anchors for each in found.sweep.tried] == list(SWEEP)
-    assert found.coverage.sentences == len(study.public)
+    assert found.coverage.sentences == len(embedded.public)
     assert found.coverage.anchors == 24
     assert found.unit == "sentence"
-    assert examine(config, study, 0.25, 0.05, None) == found  # the same seed, the same answer
+    assert examine(config, embedded, 0.25, 0.05, None) == found  # the same seed, the same answer
     # Labels lie apart in this world, so that signatures of the same mode lie together.
     assert found.sweep.tried[-1].neighbours > 0.9
     assert found.sweep.enough is not None
 
 
 @pytest.mark.parametrize(("anchors", "counts"), [(601, None), (24, [10, 601])])
-def test_more_anchors_than_sentences_are_refused(config, study, anchors, counts):
+def test_more_anchors_than_sentences_are_refused(config, embedded, anchors, counts):
     many = with_settings(config, {"replay.anchors": anchors})
     with pytest.raises(ConfigError, match="600 public sentences, so 601 anchors"):
-        examine(many, study, 0.25, 0.05, counts)
+        examine(many, embedded, 0.25, 0.05, counts)
 
 
-def test_another_seed_draws_other_anchors(config, study):
+def test_another_seed_draws_other_anchors(config, embedded):
     other = with_settings(config, {"seeds": [17]})
-    one, two = (examine(each, study, 0.25, 0.05, [50]) for each in (config, other))
+    one, two = (examine(each, embedded, 0.25, 0.05, [50]) for each in (config, other))
     assert one.sweep.tried != two.sweep.tried

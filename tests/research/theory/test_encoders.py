@@ -16,7 +16,7 @@ from cslr.errors import ConfigError, DataError
 from cslr.protocol.translation import PublicEmbeddings, corpus_digest
 from cslr.research.theory import encoders
 from cslr.research.theory.encoders import View, compare, judge, reach, views
-from cslr.runs import embedded as studies
+from cslr.runs import embedded as embedded_streams
 from cslr.seeding import Seeds
 from cslr.text.stand_ins import derived
 
@@ -50,7 +50,7 @@ def words(monkeypatch, tmp_path) -> Words:
     def load(name: str):
         return found if name == "words" else derived(found, name.removeprefix("words+"))
 
-    monkeypatch.setattr(studies, "load_encoder", load)
+    monkeypatch.setattr(embedded_streams, "load_encoder", load)
     return found
 
 

@@ -29,7 +29,7 @@ import cslr.runs.learn as runner_module
 from cslr.config import Config, load_config
 from cslr.files import write_atomic
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import load_study
+from cslr.runs.embedded import load_embedded
 from cslr.runs.learn import run
 from cslr.runs.own_data import complete
 
@@ -136,7 +136,7 @@ def whole_run(case: Case, points: Points) -> None:
     with _in_the_small(case, points), points.installed():
         config = case.config()
         directory = RunDirectory(case.run, config)
-        result = run(config, load_study(config), directory, lambda what, done, total: None)
+        result = run(config, load_embedded(config), directory, lambda what, done, total: None)
         plain = json.dumps(result.stored_json(), indent=2)
         write_atomic(case.run / "result.json", plain.encode() + b"\n")
 

@@ -8,5 +8,5 @@ from .lab import Lab
 
 
 @pytest.fixture(scope="session")
-def lab(world, make_setting_with, tmp_path_factory) -> Lab:
-    return Lab(world, make_setting_with, tmp_path_factory.mktemp("lab"))
+def lab(world, make_context_with, tmp_path_factory) -> Lab:
+    return Lab(world, make_context_with, tmp_path_factory.mktemp("lab"))

@@ -147,13 +147,13 @@ def exactly_once(lab: Lab, seed: int) -> Finding:
 
 def participation(lab: Lab, seed: int) -> Finding:
     """Who takes part follows independent coins of the rate that is charged."""
-    setting = lab.make_setting(Drawer(), epsilon=20.0, q=0.3, seed=seed)
-    agreement, plan, ledger = lab.agreement("joint"), setting.plan, setting.ledger
+    context = lab.make_context(Drawer(), epsilon=20.0, q=0.3, seed=seed)
+    agreement, plan, ledger = lab.agreement("joint"), context.plan, context.ledger
     people = lab.people(seed, "joint")
-    cohort = people.cohort(0, setting.cohort(0).taking_part, plan.cap)
+    cohort = people.cohort(0, context.cohort(0).taking_part, plan.cap)
     protocol_round.one_round(0, LABELS, cohort, agreement, plan, ledger, Drawer())
     (charge,) = ledger.charges
-    coins = np.stack([setting.cohort(0, update=i).taking_part for i in range(ROUNDS)])
+    coins = np.stack([context.cohort(0, update=i).taking_part for i in range(ROUNDS)])
     sizes = coins.sum(axis=1)
     mean = stats.binomtest(int(sizes.sum()), coins.size, charge.q).pvalue
     spread = float(np.square(sizes - CLIENTS * charge.q).sum())

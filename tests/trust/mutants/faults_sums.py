@@ -15,7 +15,7 @@ from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL, Bounded
 from cslr.protocol.agreement import FILLED, Agreement
 from cslr.protocol.round import contribute, statistics_of
-from cslr.protocol.updates import Where
+from cslr.protocol.updates import UpdateId
 
 from .lab import everywhere, instead
 
@@ -100,7 +100,7 @@ def divided_by_who_came() -> Iterator[None]:
 
     with (
         everywhere(plain_sum, counting),
-        instead(Where, "expected", lambda self, plan: came[0]),
+        instead(UpdateId, "expected", lambda self, plan: came[0]),
         instead(Agreement, "expected_weight", property(lambda self: FILLED * self.kept * came[0])),
     ):
         yield

@@ -87,7 +87,7 @@ class Lab:
     """Hands out what detectors need; nothing is shared between two of their runs."""
 
     world: Any
-    make_setting: Callable[..., Any]
+    make_context: Callable[..., Any]
     rooms: Path
     draws: int = 200_000
     """Residuals of one look at the noise."""
@@ -145,7 +145,7 @@ class Lab:
         clients: int = 50,
     ) -> np.ndarray:
         """(D,) the average update of a model, by the real protocol."""
-        where = updates.Where(0, 0, clients)
+        where = updates.UpdateId(0, 0, clients)
         plan = self.plan("update", epsilon, q)
         return updates.release_update(
             lambda: updates.sum_of_updates(vectors, norm), where, plan, ledger, keep

@@ -20,7 +20,7 @@ import numpy as np
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.parse.answers import Known
 from cslr.data.own.parse.problems import Kind, Problem, quoted, told
-from cslr.data.own.parse.row import OwnRow, understand
+from cslr.data.own.parse.row import OwnRow, parse_row
 from cslr.data.own.reader.file_format import counted
 from cslr.data.own.reader.rows import raw_rows
 from cslr.data.stream import Rows, Stream
@@ -182,7 +182,7 @@ def _checked(data: Path, known: Known) -> Iterator[OwnRow | Problem]:
     seen: dict[str, OwnRow] = {}
     columns = known.declaration.columns.roles()
     for raw in raw_rows(data, columns, known.declaration.delimiter):
-        row = raw if isinstance(raw, Problem) else understand(raw, known)
+        row = raw if isinstance(raw, Problem) else parse_row(raw, known)
         if isinstance(row, OwnRow) and row.person:
             yield _conflict(row, seen, counted(data)) or row
         else:

@@ -33,7 +33,7 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.config import Config
 from cslr.methods.fedcil.schedules import recipe_of
-from cslr.methods.method import Learnt, Method, Setting, Stages, learnt_by
+from cslr.methods.method import Fitted, Method, MethodContext, Stages, fitted_by
 from cslr.privacy.plan import Schedule
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 __all__ = ["METHOD"]
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """One pair of networks carried from task to task; torch begins when a stage is called."""
-    recipe = recipe_of(setting.effort, setting.head)
-    public = {"encoder": setting.encoder, "clients": setting.population.count}
-    setting.ledger.fix_plan(setting.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})
+    recipe = recipe_of(context.effort, context.head)
+    public = {"encoder": context.encoder, "clients": context.population.count}
+    context.ledger.fix_plan(context.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})
 
     @cache
     def federation() -> Federation:
         from cslr.methods.fedcil.rounds import Federation
 
-        return Federation.of(setting, recipe)
+        return Federation.of(context, recipe)
 
     @cache
     def models(tasks: int) -> tuple[FloatArray, ...]:
@@ -61,12 +61,12 @@ def stages(setting: Setting) -> Stages:
         before = models(tasks - 1)
         return (*before, federation().after_task(tasks - 1, before))
 
-    def after(tasks: int) -> Learnt:
-        every = np.full(setting.labels, setting.replay.prior == "labels")
+    def after(tasks: int) -> Fitted:
+        every = np.full(context.labels, context.replay.prior == "labels")
         head = federation().head(models(tasks)[-1])
-        return learnt_by(head, setting.seen(tasks) | every, setting.family)
+        return fitted_by(head, context.seen(tasks) | every, context.family)
 
-    for tasks in range(len(setting.tasks) + 1):
+    for tasks in range(len(context.tasks) + 1):
         yield partial(after, tasks)
 
 

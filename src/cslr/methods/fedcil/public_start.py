@@ -10,7 +10,7 @@ import torch
 from cslr.arrays import FloatArray
 from cslr.methods.fedcil.networks import Shapes
 from cslr.methods.fedcil.pools import Pool
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace, declare_modes
 from cslr.protocol.step4_aggregate.estimate import estimate_replay
@@ -60,17 +60,17 @@ class Coordinates:
 
 
 def prior_rows(
-    setting: Setting, space: PublicSpace, coordinates: Coordinates, count: int
+    context: MethodContext, space: PublicSpace, coordinates: Coordinates, count: int
 ) -> Pool | None:
     """About ``count`` rows of what label texts say, labels as often as publicly expected.
 
     None without a label prior.
     """
-    if setting.replay.prior != "labels":
+    if context.replay.prior != "labels":
         return None
-    family, rng = setting.family, setting.seeds.at("prior rows")
+    family, rng = context.family, context.seeds.at("prior rows")
     modes = declare_modes(
-        space, setting.public, setting.label_texts, 1, "labels", setting.seeds.at("prototypes")
+        space, context.public, context.label_texts, 1, "labels", context.seeds.at("prototypes")
     )
     sampler = Sampler.of(estimate_replay((), modes, space, family), space)
     most = int(np.ceil(count * family.shares.max()))

@@ -16,11 +16,11 @@ from cslr.methods.fedcil.pools import Pool, Snapshot, echoes, generated, imitate
 from cslr.methods.fedcil.public_start import Coordinates, prior_rows
 from cslr.methods.fedcil.schedules import Recipe
 from cslr.methods.fedcil.training import Steps
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.privacy.values import Summed
 from cslr.protocol.head import Head
 from cslr.protocol.targets import label_targets
-from cslr.protocol.updates import Where, release_update, sum_of_updates
+from cslr.protocol.updates import UpdateId, release_update, sum_of_updates
 from cslr.seeding import Seeds
 
 __all__ = ["Federation"]
@@ -30,39 +30,39 @@ __all__ = ["Federation"]
 class Federation:
     """The public side of a run: everything but the clients' rows."""
 
-    setting: Setting
+    context: MethodContext
     recipe: Recipe
     coordinates: Coordinates
     prior: Pool | None
     shapes: Shapes
 
     @classmethod
-    def of(cls, setting: Setting, recipe: Recipe) -> Federation:
+    def of(cls, context: MethodContext, recipe: Recipe) -> Federation:
         """Coordinates, prior and shapes of both networks, from public things alone."""
-        space = agree(setting).space
+        space = agree(context).space
         coordinates = Coordinates.of(space, recipe.coordinates)
-        public = coordinates.into(setting.public)
+        public = coordinates.into(context.public)
         shapes = Shapes(
-            setting.labels,
+            context.labels,
             public.shape[1],
-            setting.family.outputs,
+            context.family.outputs,
             float(np.sqrt(np.mean(np.sum(np.square(public), axis=1)))),
             recipe.noise,
             recipe.generator_hidden,
-            setting.head.hidden,
+            context.head.hidden,
         )
-        prior = prior_rows(setting, space, coordinates, recipe.prior_rows)
-        return cls(setting, recipe, coordinates, prior, shapes)
+        prior = prior_rows(context, space, coordinates, recipe.prior_rows)
+        return cls(context, recipe, coordinates, prior, shapes)
 
     def start(self) -> FloatArray:
         """(D,) the model before any task: what label texts give, if they may be used."""
-        setting, recipe = self.setting, self.recipe
-        model = self.shapes.initial(setting.seeds.at("initial gan"))
+        context, recipe = self.context, self.recipe
+        model = self.shapes.initial(context.seeds.at("initial gan"))
         if self.prior is None:
             return model
-        rng = setting.seeds.at("imitation")
+        rng = context.seeds.at("imitation")
         model = imitate(model, self.prior, recipe.imitation, 256, self.shapes, 1e-3, rng)
-        critic = self.coordinates.critic(prior_head(setting))
+        critic = self.coordinates.critic(prior_head(context))
         return np.concatenate([model[: -len(critic)], critic]).astype(np.float32)
 
     def head(self, model: FloatArray) -> Head:
@@ -71,7 +71,7 @@ class Federation:
 
     def after_task(self, task: int, snapshots: tuple[FloatArray, ...]) -> FloatArray:
         """The model after the rounds of a task; ``snapshots`` are those of all stages before."""
-        model, seeds = snapshots[-1], self.setting.seeds.under("fedcil", task)
+        model, seeds = snapshots[-1], self.context.seeds.under("fedcil", task)
         teachers = self._teachers(task, snapshots)
         replay = None
         if teachers:
@@ -82,10 +82,10 @@ class Federation:
 
     def _teachers(self, task: int, snapshots: tuple[FloatArray, ...]) -> list[Snapshot]:
         """Released models of earlier tasks, each for its own labels, and the prior for the rest."""
-        setting = self.setting
-        own = [np.array(labels) for labels in setting.tasks]
+        context = self.context
+        own = [np.array(labels) for labels in context.tasks]
         teachers = [Snapshot(snapshots[t + 1], own[t]) for t in range(task)]
-        unseen = np.flatnonzero(~setting.seen(task + 1))
+        unseen = np.flatnonzero(~context.seen(task + 1))
         if self.prior is not None and len(unseen):
             teachers.append(Snapshot(snapshots[0], unseen))
         return teachers
@@ -99,9 +99,9 @@ class Federation:
         replay: Pool | None,
         seeds: Seeds,
     ) -> FloatArray:
-        setting, recipe = self.setting, self.recipe
-        plan, ledger, keep = setting.plan, setting.ledger, setting.keep
-        where = Where(task, number, setting.population.count)
+        context, recipe = self.context, self.recipe
+        plan, ledger, keep = context.plan, context.ledger, context.keep
+        where = UpdateId(task, number, context.population.count)
 
         def ask() -> Summed:
             vectors = self._updates(task, number, model, replay, seeds)
@@ -109,18 +109,18 @@ class Federation:
 
         update = release_update(ask, where, plan, ledger, keep)
         model = (model + self._trusted(update, where)).astype(np.float32)
-        taught = [*teachers, Snapshot(model, np.array(setting.tasks[task]))]
+        taught = [*teachers, Snapshot(model, np.array(context.tasks[task]))]
         pool = self._generated(taught, 4 * recipe.pool, seeds.at("teachers"))
         steps = Steps(recipe.server_rate, 0.0, 0.0)
         rng = seeds.at("consolidation")
-        shapes, family = self.shapes, setting.family
+        shapes, family = self.shapes, context.family
         return learn(model, pool, recipe.consolidation, 128, shapes, family, steps, rng)
 
     def _updates(
         self, task: int, number: int, model: FloatArray, replay: Pool | None, seeds: Seeds
     ) -> FloatArray:
         """(b, D) of the clients that take part; nobody's is a row of zeros."""
-        recipe, family = self.recipe, self.setting.family
+        recipe, family = self.recipe, self.context.family
         heard = None
         if number and recipe.consistency:
             heard = echoes(model, recipe.pool // 4, self.shapes, family, seeds.at("echoes"))
@@ -135,8 +135,8 @@ class Federation:
 
     def _held(self, task: int, number: int) -> list[Held]:
         """The rows of the task that the cohort of a round holds, in batches of clients."""
-        population = self.setting.population
-        cohort = self.setting.cohort(task, number)
+        population = self.context.population
+        cohort = self.context.cohort(task, number)
         if cohort.hostile:
             raise ConfigError("fedcil does not study hostile clients; use cslr or dp-sgd")
         mine = population.tasks[population.held] == task
@@ -147,13 +147,13 @@ class Federation:
 
     def _held_by(self, clients: IntArray, mine: BoolArray) -> Held:
         """The rows that these clients hold among ``mine`` (h,)."""
-        population = self.setting.population
+        population = self.context.population
         mine = mine & np.isin(population.clients, clients)
         places = population.held
         rows, place = np.unique(places[mine], return_inverse=True)
         owners = population.clients[mine]
         if population.targets is None:
-            targets = label_targets(population.labels[rows], self.setting.labels)
+            targets = label_targets(population.labels[rows], self.context.labels)
         else:
             targets = population.targets[rows]
         pool = Pool(
@@ -165,14 +165,14 @@ class Federation:
         return Held(pool, addresses, [place[owners == client] for client in clients])
 
     def _generated(self, snapshots: list[Snapshot], count: int, rng: np.random.Generator) -> Pool:
-        return generated(snapshots, count, self.shapes, self.setting.family, rng)
+        return generated(snapshots, count, self.shapes, self.context.family, rng)
 
-    def _trusted(self, update: FloatArray, where: Where) -> FloatArray:
+    def _trusted(self, update: FloatArray, where: UpdateId) -> FloatArray:
         """Each layer of a noisy update as far as it goes beyond its noise (James and Stein)."""
-        sigma = self.setting.plan.head_sigma
+        sigma = self.context.plan.head_sigma
         if sigma is None:
             return update
-        noise = sigma * self.recipe.norm / where.expected(self.setting.plan)
+        noise = sigma * self.recipe.norm / where.expected(self.context.plan)
         parts = []
         for layer in self.shapes.split(update):
             least = layer.size + self.recipe.trust * np.sqrt(2 * layer.size)

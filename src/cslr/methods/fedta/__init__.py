@@ -37,7 +37,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from cslr.methods.method import Learnt, Method, Setting, Stages
+from cslr.methods.method import Fitted, Method, MethodContext, Stages
 from cslr.privacy.accounting import Charge
 
 if TYPE_CHECKING:
@@ -47,28 +47,28 @@ if TYPE_CHECKING:
 __all__ = ["METHOD"]
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """All clients carried from task to task; torch begins with the first stage that is called."""
-    setting.ledger.charge(Charge("local training", 0, "head", None), lambda key: "")
+    context.ledger.charge(Charge("local training", 0, "head", None), lambda key: "")
 
     @cache
     def learner_after(tasks: int) -> Learner:
         from cslr.methods.fedta.learning import RECIPES, begin, learn_task
 
         if tasks == 0:
-            return begin(setting)
-        return learn_task(setting, RECIPES[setting.effort], learner_after(tasks - 1))
+            return begin(context)
+        return learn_task(context, RECIPES[context.effort], learner_after(tasks - 1))
 
     @cache
     def answers_of() -> Answers:
         from cslr.methods.fedta.predict import Answers
 
-        return Answers(setting.family, setting.tasks)
+        return Answers(context.family, context.tasks)
 
-    def after(tasks: int) -> Learnt:
+    def after(tasks: int) -> Fitted:
         return answers_of().learnt(learner_after(tasks).people)
 
-    for tasks in range(len(setting.tasks) + 1):
+    for tasks in range(len(context.tasks) + 1):
         yield partial(after, tasks)
 
 

@@ -23,7 +23,7 @@ from cslr.methods.fedta.parts import (
 )
 from cslr.methods.fedta.rows import TaskRows, rows_of
 from cslr.methods.fedta.server import Prototypes, candidates_of, choose, fuse
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.seeding import Seeds
 
 __all__ = ["RECIPES", "Learner", "begin", "learn_task"]
@@ -47,22 +47,22 @@ class Learner:
     prototypes: Prototypes
 
 
-def begin(setting: Setting) -> Learner:
+def begin(context: MethodContext) -> Learner:
     """Before any task: an adapter that changes nothing and no prototype."""
-    width = setting.population.z.shape[1]
-    slots = sum(len(labels) for labels in setting.tasks)
-    shared = initial_adapter(width, setting.seeds.under("fedta"))
+    width = context.population.z.shape[1]
+    slots = sum(len(labels) for labels in context.tasks)
+    shared = initial_adapter(width, context.seeds.under("fedta"))
     return Learner(0, {}, shared, Prototypes.none(slots, width))
 
 
-def learn_task(setting: Setting, recipe: Recipe, before: Learner) -> Learner:
+def learn_task(context: MethodContext, recipe: Recipe, before: Learner) -> Learner:
     """The next task, by all clients that hold rows of it."""
-    seeds = setting.seeds.under("fedta", before.tasks)
-    rows = rows_of(setting, before.tasks)
+    seeds = context.seeds.under("fedta", before.tasks)
+    rows = rows_of(context, before.tasks)
     shared, prototypes, people = before.shared, before.prototypes, before.people
     if rows.clients:
-        slots = len(setting.tasks[before.tasks])
-        first = sum(len(labels) for labels in setting.tasks[: before.tasks])
+        slots = len(context.tasks[before.tasks])
+        first = sum(len(labels) for labels in context.tasks[: before.tasks])
         head = _first_head(rows, slots, seeds)
         for number in range(recipe.rounds):
             own = Adapter(*(part.repeat(len(rows.clients), 1, 1) for part in shared))
@@ -70,7 +70,7 @@ def learn_task(setting: Setting, recipe: Recipe, before: Learner) -> Learner:
             own, head = train(rows, own, head, aim, recipe, seeds.under("round", number))
             candidates = candidates_of(rows, own, head, first)
             prototypes = choose(prototypes, candidates, closing=number >= recipe.rounds - 2)
-            shared = fuse(own, _anchors(setting), seeds.under("fusion", number))
+            shared = fuse(own, _anchors(context), seeds.under("fusion", number))
         people = {**people, **_taught(before, rows, own, head)}
     return Learner(before.tasks + 1, people, shared, prototypes)
 
@@ -92,10 +92,10 @@ def _taught(before: Learner, rows: TaskRows, own: Adapter, head: Head) -> dict[i
     return people
 
 
-def _anchors(setting: Setting) -> Tensor:
+def _anchors(context: MethodContext) -> Tensor:
     """As many public sentences as CSLR has anchors."""
-    order = setting.seeds.at("fedta", "anchors").permutation(len(setting.public))
-    return scaled(setting.public[order[: setting.replay.anchors]])
+    order = context.seeds.at("fedta", "anchors").permutation(len(context.public))
+    return scaled(context.public[order[: context.replay.anchors]])
 
 
 def _aim(prototypes: Prototypes, first: int, slots: int, number: int, rounds: int) -> Aim:

@@ -19,7 +19,7 @@ from cslr.arrays import BoolArray, FloatArray
 from cslr.methods.fedta.local import TEMPERATURE
 from cslr.methods.fedta.parts import Person, read, scaled
 from cslr.methods.fedta.rows import outputs_of
-from cslr.methods.method import Learnt
+from cslr.methods.method import Fitted
 from cslr.protocol.targets import Family
 
 __all__ = ["Answers"]
@@ -41,11 +41,11 @@ class Answers:
         self._outputs = [outputs_of(family, labels) for labels in tasks]
         self._said: WeakKeyDictionary[Person, tuple[FloatArray, FloatArray]] = WeakKeyDictionary()
 
-    def learnt(self, people: Mapping[int, Person]) -> Learnt:
+    def learnt(self, people: Mapping[int, Person]) -> Fitted:
         """The average over ``people``, and each one's own."""
         everyone = list(people.values())
         personal = [(client, partial(self._scores, [people[client]])) for client in sorted(people)]
-        return Learnt(partial(self._scores, everyone), personal=personal)
+        return Fitted(partial(self._scores, everyone), personal=personal)
 
     def _scores(self, people: list[Person], z: FloatArray) -> FloatArray:
         """(n, outputs) log p or log-odds of the mean p; −inf for outputs nobody has learnt."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cslr.arrays import IntArray
 from cslr.methods.fedta.parts import scaled
-from cslr.methods.method import Setting
+from cslr.methods.method import MethodContext
 from cslr.protocol.targets import Family, label_targets
 
 __all__ = ["TaskRows", "outputs_of", "rows_of"]
@@ -38,25 +38,25 @@ def outputs_of(family: Family, labels: tuple[int, ...]) -> IntArray:
     return np.flatnonzero(np.isin(family.label_of_output(), labels))
 
 
-def rows_of(setting: Setting, task: int) -> TaskRows:
+def rows_of(context: MethodContext, task: int) -> TaskRows:
     """All rows of a task that are about one of its labels."""
-    people, labels = setting.population, setting.tasks[task]
+    people, labels = context.population, context.tasks[task]
     held = people.held
     here = np.flatnonzero((people.tasks[held] == task) & np.isin(people.labels[held], labels))
     rows, clients = held[here], people.clients[here]
     ids, sizes = np.unique(clients, return_counts=True)
     ids = ids[np.argsort(-sizes, kind="stable")]
     if people.targets is None:
-        targets = label_targets(people.labels[rows], setting.labels)
+        targets = label_targets(people.labels[rows], context.labels)
     else:
         targets = people.targets[rows]
-    mine = np.ascontiguousarray(targets[:, outputs_of(setting.family, labels)], dtype=np.float32)
+    mine = np.ascontiguousarray(targets[:, outputs_of(context.family, labels)], dtype=np.float32)
     slots = np.array([labels.index(int(label)) for label in people.labels[rows]], dtype=np.int64)
     return TaskRows(
         scaled(people.z[rows]),
         torch.from_numpy(slots),
         torch.from_numpy(mine),
-        setting.family.sigmoid,
+        context.family.sigmoid,
         tuple(int(client) for client in ids),
         tuple(np.flatnonzero(clients == client) for client in ids),
     )

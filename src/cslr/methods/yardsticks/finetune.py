@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Final
 
-from cslr.methods.method import Learnt, Method, Setting, Stages, head_on_rows, learnt_by
+from cslr.methods.method import Fitted, Method, MethodContext, Stages, fitted_by, head_on_rows
 from cslr.privacy.accounting import Charge
 from cslr.protocol.head import Head
 
@@ -17,22 +17,22 @@ __all__ = ["METHOD"]
 STEPS = 200
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """One head carried from task to task."""
-    setting.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
+    context.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
 
     @cache
     def head_after(tasks: int) -> Head:
         if tasks == 0:
-            return setting.initial_head()
-        rows = setting.population.tasks == tasks - 1
+            return context.initial_head()
+        rows = context.population.tasks == tasks - 1
         before = head_after(tasks - 1)
-        return head_on_rows(setting, rows, before, STEPS, f"finetune {tasks}")
+        return head_on_rows(context, rows, before, STEPS, f"finetune {tasks}")
 
-    def after(tasks: int) -> Learnt:
-        return learnt_by(head_after(tasks), setting.seen(tasks), setting.family)
+    def after(tasks: int) -> Fitted:
+        return fitted_by(head_after(tasks), context.seen(tasks), context.family)
 
-    for tasks in range(len(setting.tasks) + 1):
+    for tasks in range(len(context.tasks) + 1):
         yield partial(after, tasks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from cslr.methods.method import Learnt, Method, Setting, Stages, head_on_rows, learnt_by
+from cslr.methods.method import Fitted, Method, MethodContext, Stages, fitted_by, head_on_rows
 from cslr.privacy.accounting import Charge
 
 __all__ = ["METHOD"]
@@ -13,19 +13,19 @@ __all__ = ["METHOD"]
 STEPS = 200
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """A fresh head on everything seen, after every task, with as many steps a task as finetune."""
-    setting.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
-    for tasks in range(len(setting.tasks) + 1):
-        yield partial(_after, setting, tasks)
+    context.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
+    for tasks in range(len(context.tasks) + 1):
+        yield partial(_after, context, tasks)
 
 
-def _after(setting: Setting, tasks: int) -> Learnt:
-    head = setting.initial_head()
+def _after(context: MethodContext, tasks: int) -> Fitted:
+    head = context.initial_head()
     if tasks:
-        rows = setting.population.tasks < tasks
-        head = head_on_rows(setting, rows, head, STEPS * tasks, f"joint {tasks}")
-    return learnt_by(head, setting.seen(tasks), setting.family)
+        rows = context.population.tasks < tasks
+        head = head_on_rows(context, rows, head, STEPS * tasks, f"joint {tasks}")
+    return fitted_by(head, context.seen(tasks), context.family)
 
 
 METHOD: Final = Method(stages, reads="openly", meaning="pooled, all tasks")

@@ -9,19 +9,19 @@ from functools import partial
 from typing import Final
 
 from cslr.arrays import FloatArray
-from cslr.methods.method import Learnt, Method, Setting, Stages
+from cslr.methods.method import Fitted, Method, MethodContext, Stages
 from cslr.protocol.targets import Family
 
 __all__ = ["METHOD"]
 
 
-def stages(setting: Setting) -> Stages:
+def stages(context: MethodContext) -> Stages:
     """The same scorer before and after every task."""
-    for _ in range(len(setting.tasks) + 1):
-        yield partial(_nearest_text, setting.label_texts, setting.family)
+    for _ in range(len(context.tasks) + 1):
+        yield partial(_nearest_text, context.label_texts, context.family)
 
 
-def _nearest_text(texts: FloatArray, family: Family) -> Learnt:
+def _nearest_text(texts: FloatArray, family: Family) -> Fitted:
     labels = family.label_of_output()
 
     def cosine(z: FloatArray) -> FloatArray:
@@ -29,7 +29,7 @@ def _nearest_text(texts: FloatArray, family: Family) -> Learnt:
         # Answered one by one, only the nearest label is a yes.
         return scores - scores.max(axis=1, keepdims=True) if family.sigmoid else scores
 
-    return Learnt(cosine)
+    return Fitted(cosine)
 
 
 METHOD: Final = Method(stages, reads="nothing", meaning="nearest label text", keeps_head=False)

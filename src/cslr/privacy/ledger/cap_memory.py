@@ -15,10 +15,10 @@ from typing import Self
 from cslr.errors import PrivacyError
 from cslr.files import make_directory, write_atomic
 
-__all__ = ["Spoken"]
+__all__ = ["CapMemory"]
 
 
-class Spoken:
+class CapMemory:
     """The memory of all clients of a federation, in the file ``path``."""
 
     def __init__(self, path: Path, tasks: dict[str, list[int]]) -> None:

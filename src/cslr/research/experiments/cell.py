@@ -22,7 +22,7 @@ from cslr.files import write_atomic
 from cslr.research.experiments.grid import STUDIES_KEPT, Cell, plain_config
 from cslr.research.experiments.places import Places
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import Study, load_study
+from cslr.runs.embedded import EmbeddedStream, load_embedded
 from cslr.runs.learn import run
 from cslr.runs.results import Result
 
@@ -45,16 +45,16 @@ def run_cell(cell: Cell, places: Places) -> Path:
 
 
 @lru_cache(maxsize=STUDIES_KEPT)
-def _loaded(study: Config, lock: Path) -> Study:
+def _loaded(study: Config, lock: Path) -> EmbeddedStream:
     """Reading and embedding a stream may take longer than a cell: what cells share is read once.
 
     One process at a time, so that new texts are embedded by one and found in the cache by others.
     """
     with _locked(lock):
-        return load_study(study)
+        return load_embedded(study)
 
 
-def _run(config: Config, study: Study, work: Path) -> tuple[RunDirectory, Result]:
+def _run(config: Config, study: EmbeddedStream, work: Path) -> tuple[RunDirectory, Result]:
     """Go on with what is there. What cannot be gone on with is begun anew: it costs time only."""
     begun = work.exists()
     try:

@@ -29,7 +29,7 @@ from cslr.protocol.step2_sign import (
 )
 from cslr.research.theory.candidates import Candidates, simulated_candidates
 from cslr.research.theory.coverage import Coverage, Licence, coverage, licence_of
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 from cslr.seeding import Seeds
 
 __all__ = [
@@ -208,11 +208,15 @@ class Examined:
 
 
 def examine(
-    config: Config, study: Study, margin: float, failure: float, counts: Sequence[int] | None
+    config: Config,
+    embedded: EmbeddedStream,
+    margin: float,
+    failure: float,
+    counts: Sequence[int] | None,
 ) -> Examined:
     """NON-PRIVATE: reads the lists of simulated clients as they are. None: the paper's counts."""
-    name, sentences = study.stream.name, len(study.public)
-    unit = "word" if study.family.name == "tagging" else "sentence"
+    name, sentences = embedded.stream.name, len(embedded.public)
+    unit = "word" if embedded.family.name == "tagging" else "sentence"
     if config.replay.anchor_kind != "sentences" or config.replay.grouping == "pooled":
         raise ConfigError(
             "cslr anchors looks at lists of each label and at anchors that are public sentences: "
@@ -224,10 +228,10 @@ def examine(
             f"stream {name!r} has {sentences} public {unit}s, so {wanted} anchors cannot be drawn "
             f"from them; ask for fewer with --anchor-count or --sweep"
         )
-    candidates = simulated_candidates(config, study)
+    candidates = simulated_candidates(config, embedded)
     if len(np.unique(candidates.ids)) < 2:
         raise DataError(f"stream {name!r} has one mode only: there is nothing to tell apart")
-    seed, public = config.seeds[0], candidates.space.into(study.public)
+    seed, public = config.seeds[0], candidates.space.into(embedded.public)
     tried = counts or [count for count in SWEEP if count <= sentences]
     seen = sweep(candidates, public, tried, margin, failure, Seeds(seed).at("anchors tried"))
     covered = coverage(candidates.space.anchors, public, candidates.rows, candidates.gaussians.mean)

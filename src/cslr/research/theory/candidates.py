@@ -15,14 +15,14 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
-from cslr.data.partition import hold
+from cslr.data.partition import assign_clients
 from cslr.errors import DataError
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
 from cslr.protocol.step1_list import ListLearner, clip_embeddings, learn_lists, steadied
 from cslr.protocol.step3_match import match
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 from cslr.seeding import Seeds
 
 __all__ = ["Candidates", "simulated_candidates"]
@@ -44,19 +44,21 @@ class Candidates:
     rows: FloatArray  # (n, r) coordinates of what the clients hold
 
 
-def simulated_candidates(config: Config, study: Study, most: int = MOST) -> Candidates:
+def simulated_candidates(config: Config, embedded: EmbeddedStream, most: int = MOST) -> Candidates:
     """The candidates of the configuration's first seed, with its partition and its anchors."""
     seeds = Seeds(config.seeds[0])
-    device = _Device.of(config, study, seeds)
-    owners, rows = hold(study.stream, config.stream, seeds.at("partition"))
-    x = device.space.into(clip_embeddings(study.train.z))
+    device = _Device.of(config, embedded, seeds)
+    owners, rows = assign_clients(embedded.stream, config.stream, seeds.at("partition"))
+    x = device.space.into(clip_embeddings(embedded.train.z))
     entries = [
         entry
         for client in np.unique(owners).tolist()
-        for entry in device.entries(client, _examples(study, rows[owners == client]), x, study)
+        for entry in device.entries(
+            client, _examples(embedded, rows[owners == client]), x, embedded
+        )
     ]
     if not entries:
-        raise DataError(f"stream {study.stream.name!r} has no train rows, so there are no lists")
+        raise DataError(f"stream {embedded.stream.name!r} has no train rows, so there are no lists")
     means, variances, ids, clients = (np.array(part) for part in zip(*entries, strict=True))
     chosen = np.sort(seeds.at("candidates looked at").permutation(len(ids))[:most])
     return Candidates(
@@ -65,7 +67,7 @@ def simulated_candidates(config: Config, study: Study, most: int = MOST) -> Cand
         clients[chosen],
         len(ids),
         device.space,
-        x[_examples(study, np.unique(rows))],
+        x[_examples(embedded, np.unique(rows))],
     )
 
 
@@ -84,15 +86,17 @@ class _Device:
     seeds: Seeds
 
     @classmethod
-    def of(cls, config: Config, study: Study, seeds: Seeds) -> _Device:
+    def of(cls, config: Config, embedded: EmbeddedStream, seeds: Seeds) -> _Device:
         replay = config.replay
         count, sub_modes = replay.anchors, replay.sub_modes or 1
         rng = seeds.at("anchors")
-        space = build_space(study.public, study.encoder, replay.directions, count, rng)
+        space = build_space(embedded.public, embedded.encoder, replay.directions, count, rng)
         rng = seeds.at("prototypes")
-        modes = declare_modes(space, study.public, study.label_texts, sub_modes, replay.prior, rng)
+        modes = declare_modes(
+            space, embedded.public, embedded.label_texts, sub_modes, replay.prior, rng
+        )
         means, spreads = modes.prototypes.mean, modes.prototypes.covariance
-        own = [modes.labels == label for label in range(study.family.labels)]
+        own = [modes.labels == label for label in range(embedded.family.labels)]
         return cls(
             space,
             tuple(Gaussians(means[mine], spreads[mine]) for mine in own),
@@ -101,14 +105,16 @@ class _Device:
             seeds,
         )
 
-    def entries(self, client: int, mine: IntArray, x: FloatArray, study: Study) -> Iterator[_Entry]:
+    def entries(
+        self, client: int, mine: IntArray, x: FloatArray, embedded: EmbeddedStream
+    ) -> Iterator[_Entry]:
         """The entries of one client's lists, but for those without any example."""
-        tasks, labels = study.train.tasks[mine], study.train.labels[mine]
+        tasks, labels = embedded.train.tasks[mine], embedded.train.labels[mine]
         for task, label in np.unique(np.stack([tasks, labels]), axis=1).T.tolist():
             own = x[mine[(tasks == task) & (labels == label)]]
             rng = self.seeds.at("task", task, "label", label, "client", client)
             seen, ids = self._listed(own, label, rng)
-            first = (task * study.family.labels + label) * len(self.prototypes[label].mean)
+            first = (task * embedded.family.labels + label) * len(self.prototypes[label].mean)
             for entry in np.flatnonzero(seen.weights[0] > 0):
                 mean, variance = seen.gaussians.mean[0, entry], seen.gaussians.covariance[0, entry]
                 yield mean, variance, first + int(ids[entry]), client
@@ -125,8 +131,8 @@ class _Device:
         return seen, ids[0]
 
 
-def _examples(study: Study, rows: IntArray) -> IntArray:
+def _examples(embedded: EmbeddedStream, rows: IntArray) -> IntArray:
     """The examples of these rows: a text each, or every word of a sentence."""
-    starts = study.train.starts
+    starts = embedded.train.starts
     parts = [np.arange(starts[row], starts[row + 1]) for row in rows]
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

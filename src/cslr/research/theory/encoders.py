@@ -166,11 +166,13 @@ def views(
 ) -> list[View]:
     """The public sentences and label texts of a stream as each encoder sees them; no rows."""
     corpus, public = corpus_digest(stream.public), _without_rows(stream)
-    studies = [
+    embedded_streams = [
         embed_stream(public, with_settings(config, {"encoder": name}), 0.0, progress)
         for name in encoders
     ]
-    seen = [(PublicEmbeddings(each.encoder, corpus, each.public), each) for each in studies]
+    seen = [
+        (PublicEmbeddings(each.encoder, corpus, each.public), each) for each in embedded_streams
+    ]
     return [View(public, each.label_texts) for public, each in seen]
 
 

@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 from cslr.errors import DataError, EncoderError
 from cslr.research.theory.kept import KeptRun
 from cslr.research.theory.quality import SAMPLES, Quality, quality
-from cslr.runs.embedded import Study
+from cslr.runs.embedded import EmbeddedStream
 from cslr.seeding import Seeds
 
 __all__ = ["MEASURES", "Judged", "Retention", "retention"]
@@ -86,36 +86,38 @@ class Retention:
         }
 
 
-def retention(run: KeptRun, study: Study, samples: int = SAMPLES) -> Retention:
+def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) -> Retention:
     """Judge the replay of every seed and task of a run on the evaluation rows of its stream."""
-    if study.encoder != run.model.encoder_id:
+    if embedded.encoder != run.model.encoder_id:
         raise EncoderError(
-            f"encoder {run.config.encoder!r} is {study.encoder} here, but the run learnt with "
+            f"encoder {run.config.encoder!r} is {embedded.encoder} here, but the run learnt with "
             f"{run.model.encoder_id}: its replay lies in no other space; install that one"
         )
-    if not len(study.test.z):
-        raise DataError(f"stream {study.stream.name!r} has no test rows to hold the replay against")
+    if not len(embedded.test.z):
+        raise DataError(
+            f"stream {embedded.stream.name!r} has no test rows to hold the replay against"
+        )
     names = list(run.model.tasks)
     judged = []
     for seed in run.model.seeds:
         replay, head, forgotten = run.replay(seed), run.head(seed), run.forgetting(seed)
         for task, name in enumerate(names):
-            mine = study.test.tasks == task
+            mine = embedded.test.tasks == task
             rng = Seeds(seed).at("replay quality", task)
             found = quality(
                 replay,
                 task,
-                study.test.z[mine],
-                study.test.labels[mine],
-                study.family,
+                embedded.test.z[mine],
+                embedded.test.labels[mine],
+                embedded.family,
                 head,
                 rng,
                 samples,
-                together=study.test.rows[mine],
+                together=embedded.test.rows[mine],
             )
             last = task == len(names) - 1
             judged.append(Judged(seed, name, last, found, float(forgotten[task])))
-    return Retention(str(run.path), run.model.method, study.stream.name, tuple(judged))
+    return Retention(str(run.path), run.model.method, embedded.stream.name, tuple(judged))
 
 
 def _plain(value: Any) -> Any:

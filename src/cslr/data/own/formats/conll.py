@@ -30,13 +30,13 @@ _COMMENT = re.compile(r"#\s*(?P<key>[^\s=][^=]*?)\s*=\s*(?P<value>.*?)\s*")
 
 def conll_rows(path: Path) -> Iterator[Raw | Problem]:
     """Each sentence with its words, its tags and what the comments before it say."""
-    said: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for block in _blocks(path):
         while block and (comment := _COMMENT.fullmatch(block[0].text)) and not block[0].problem:
-            said[comment["key"]] = comment["value"]
+            fields[comment["key"]] = comment["value"]
             block = block[1:]
         if block:
-            yield from _sentences(block, dict(said))
+            yield from _sentences(block, dict(fields))
 
 
 def _blocks(path: Path) -> Iterator[list[Line]]:
@@ -52,7 +52,7 @@ def _blocks(path: Path) -> Iterator[list[Line]]:
         yield block
 
 
-def _sentences(block: list[Line], said: dict[str, object]) -> Iterator[Raw | Problem]:
+def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | Problem]:
     """The sentence of a block; two where a document begins within it."""
     refused = next((line.problem for line in block if line.problem), None)
     if refused:
@@ -62,7 +62,7 @@ def _sentences(block: list[Line], said: dict[str, object]) -> Iterator[Raw | Pro
         if isinstance(found, Wrong):
             yield _problem(found, block[-1])
         else:
-            yield Raw(found.line, {**said, TEXT: list(found.words), LABEL: list(found.tags)})
+            yield Raw(found.line, {**fields, TEXT: list(found.words), LABEL: list(found.tags)})
 
 
 def _problem(found: Wrong, last: Line) -> Problem:

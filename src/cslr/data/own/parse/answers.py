@@ -13,7 +13,7 @@ from cslr.data.own.reader.raw import Raw
 from cslr.data.stream import Label, Task
 from cslr.data.streams.conll import tag_numbers
 
-__all__ = ["Known", "said"]
+__all__ = ["Known", "parse_answer"]
 
 _OUTSIDE: Final = Label("O", "A word that is no part of a name.")
 
@@ -51,7 +51,7 @@ class Known:
         return cls(declaration, labels, tasks, numbers, places)
 
 
-def said(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
+def parse_answer(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
     """The text of a row and the answer to it, both as a stream has them."""
     if known.declaration.family == "tagging":
         return _tagged(row, known, task)

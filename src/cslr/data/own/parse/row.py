@@ -5,12 +5,12 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from cslr.data.own.parse.answers import Known, said
+from cslr.data.own.parse.answers import Known, parse_answer
 from cslr.data.own.parse.cells import has, name_in
 from cslr.data.own.parse.problems import Problem, Unfit, quoted
 from cslr.data.own.reader.raw import Raw
 
-__all__ = ["OwnRow", "understand"]
+__all__ = ["OwnRow", "parse_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class OwnRow:
     test: bool
 
 
-def understand(row: Raw, known: Known) -> OwnRow | Problem:
+def parse_row(row: Raw, known: Known) -> OwnRow | Problem:
     """The row, or the first problem with it."""
     try:
         return _row(row, known)
@@ -39,7 +39,7 @@ def understand(row: Raw, known: Known) -> OwnRow | Problem:
 def _row(row: Raw, known: Known) -> OwnRow:
     test = _is_test(row, known)
     task = _task(row, known)
-    text, answer = said(row, known, known.tasks[task])
+    text, answer = parse_answer(row, known, known.tasks[task])
     client, person = _client(row, known, test), _person(row, known)
     return OwnRow(row.line, text, answer, task, client, person, test)
 
