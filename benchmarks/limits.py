@@ -30,14 +30,14 @@ from cslr.files import write_atomic
 from cslr.methods.cslr import agree
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import method_named
-from cslr.privacy.values import Released
 from cslr.protocol.public_space import Modes, PublicSpace
-from cslr.protocol.round import one_round, replay_of
-from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
+from cslr.protocol.round import Session
+from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream, load_embedded
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
 from cslr.runs.scoring import score
+from cslr.runs.settled import SettledConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- limits:begin (written by `make limits`) -->", "<!-- limits:end -->"
@@ -164,10 +164,11 @@ def set_up(
     config = config.model_copy(update={"method": method})
     directory = RunDirectory(where / method / str(seed), config)
     directory.begin()
-    plan = plan_of(config, len(embedded.stream.tasks), embedded.stream.cap)
-    ledger = ledger_of(config, method, seed, directory)
+    settled = SettledConfig.of(config)
+    plan = plan_of(settled, len(embedded.stream.tasks), embedded.stream.cap)
+    ledger = ledger_of(settled, seed, directory)
     population = population_of(config, embedded, seed)
-    return context_of(config, embedded, population, seed, plan, ledger, directory, method)
+    return context_of(settled, embedded, population, seed, plan, ledger, directory)
 
 
 def learnt_in_the_end(context: MethodContext, embedded: EmbeddedStream, method: str) -> float:
@@ -178,14 +179,14 @@ def learnt_in_the_end(context: MethodContext, embedded: EmbeddedStream, method: 
 
 def case_of(context: MethodContext, embedded: EmbeddedStream) -> Case:
     """All tasks released, or recalled."""
-    agreement, plan, ledger = agree(context), context.plan, context.ledger
-    releases: list[Released[TaskRelease]] = []
+    agreement = agree(context)
+    session = Session(agreement, context.plan, context.ledger, context.keep)
     for task, labels in enumerate(context.tasks):
-        told = (task, labels, context.cohort(task), agreement, plan, ledger, context.keep)
-        releases.append(one_round(*told, tuple(releases)))
+        session.release(task, labels, context.cohort(task))
+    releases = session.releases
     expected = [np.full(len(r.value.modes), r.value.expected_weight) for r in releases]
     means = [r.value.means(weight)[0] for r, weight in zip(releases, expected, strict=True)]
-    replay = replay_of(releases, agreement).value
+    replay = session.replay()
     return Case(embedded, agreement.space, agreement.modes, replay, np.concatenate(means))
 
 

@@ -53,8 +53,9 @@ def main() -> None:
     ledger = cslr.Ledger.in_memory(federation, cslr.SeededKeys(seeds))
 
     cohort = population.cohort(0, np.ones(30, dtype=bool), cap=1)
-    released = cslr.one_round(0, (0, 1), cohort, agreement, plan, ledger, Nowhere())
-    replay = cslr.replay_of([released], agreement).value
+    session = cslr.Session(agreement, plan, ledger, Nowhere())
+    session.release(0, (0, 1), cohort)
+    replay = session.replay()
     truth = np.stack([space.into(z[labels == label]).mean(axis=0) for label in (0, 1)])
     error = np.linalg.norm(replay.mean - truth, axis=1)
     print(f"σ = {plan.sigma:.3f}, ε = {ledger.epsilon('end_to_end', 'roster'):.3f} (roster)")

@@ -254,7 +254,7 @@ def make_context_with(world):
         head_q = config.head.participation or q
         scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
         return MethodContext(
-            population=world.told(family).population,
+            clients=world.told(family).population,
             tasks=world.tasks,
             family=world.family(family),
             label_texts=world.texts,
@@ -269,6 +269,7 @@ def make_context_with(world):
             seeds=Seeds(seed),
             test_shares=world.test_shares,
             keep=keep,
+            reads=known.reads,
         )
 
     return make

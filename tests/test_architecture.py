@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ FORBIDDEN_CALLS = {
     "np.savez",
     "numpy.load",
 }
+MOST_PASSED = 76
+"""Modules whose functions a run calls. More may be right; it should be on purpose."""
 STREAM_TYPES = {"Generator", "PCG64", "SeedSequence", "BitGenerator"}
 
 
@@ -129,3 +132,106 @@ def test_every_public_name_can_be_had_and_there_are_no_others():
     for name in cslr.__all__:
         assert getattr(cslr, name).__name__ == name
     assert set(dir(cslr)) == {*cslr.__all__, "__version__"}
+
+
+ROOMS = ("protocol", "methods", "federation", "runs", "audit")
+FUNCTIONS = [
+    (f"{path.relative_to(SOURCE)} {node.name}", node)
+    for path in FILES
+    if path.relative_to(SOURCE).parts[0] in ROOMS
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    if isinstance(node, ast.FunctionDef)
+]
+
+
+def test_no_function_of_the_core_takes_more_than_seven_positional_arguments():
+    def count(node: ast.FunctionDef) -> int:
+        names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+        return len([name for name in names if name not in ("self", "cls")])
+
+    assert [name for name, node in FUNCTIONS if count(node) > 7] == []
+
+
+def test_no_function_of_the_core_has_more_than_fifty_lines():
+    def lines(node: ast.FunctionDef) -> int:
+        return (node.end_lineno or node.lineno) - node.lineno + 1
+
+    assert [name for name, node in FUNCTIONS if lines(node) > 50] == []
+
+
+def test_the_round_is_one_page():
+    page = (SOURCE / "protocol" / "round.py").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 180
+
+
+# -- what a command loads, and what it passes through ----------------------------------------------
+
+LOADED = """
+import sys
+from cslr.cli.main import main
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print("loaded:", *sorted(name for name in sys.modules if name.split(".")[0] == "cslr"))
+"""
+PASSED = """
+import sys, threading
+passed = set()
+def importing(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals["__name__"] != "__main__":
+            return True
+        frame = frame.f_back
+    return False
+def note(frame, event, argument):
+    name = frame.f_globals.get("__name__") or ""
+    if event == "call" and name.startswith("cslr") and name not in passed:
+        if not importing(frame):
+            passed.add(name)
+threading.setprofile(note)
+sys.setprofile(note)
+from cslr.cli.main import main
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+sys.setprofile(None)
+print("passed:", *sorted(passed))
+"""
+
+
+def reported(program: str, *arguments: str) -> list[str]:
+    """What the program prints in its last line, after a word and a colon."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(SOURCE.parent)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()[-1].split(": ")[1].split()
+
+
+@pytest.fixture(scope="module")
+def passed_by_a_run(tmp_path_factory):
+    """A finished run of the embedded stream, and the modules whose functions it called."""
+    run = tmp_path_factory.mktemp("run") / "clinic"
+    return run, reported(PASSED, "run", "--stream", "clinic", "--run-dir", str(run))
+
+
+@pytest.mark.slow
+def test_a_run_passes_through_few_modules(passed_by_a_run):
+    _, passed = passed_by_a_run
+    assert "cslr.protocol.round" in passed
+    assert len(passed) <= MOST_PASSED, " ".join(passed)
+
+
+@pytest.mark.slow
+def test_asking_a_head_loads_little_and_no_method(passed_by_a_run):
+    run, _ = passed_by_a_run
+    loaded = reported(LOADED, "predict", str(run), "--text", "My knee hurts.")
+    assert "cslr.runs.predict" in loaded
+    assert not [name for name in loaded if name.startswith(("cslr.methods", "cslr.privacy"))]
+    assert len(loaded) <= 40, " ".join(loaded)

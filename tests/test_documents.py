@@ -72,7 +72,7 @@ def _contributed(name: str) -> Any:
     page = CONTRIBUTING.read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (block,) = (each for each in blocks if re.search(rf"^(def )?{name}\b", each, re.MULTILINE))
-    names: dict[str, Any] = {"__name__": "contributed"}
+    names: dict[str, Any] = {"__name__": __name__}
     exec(compile(block, "a block of CONTRIBUTING.md", "exec", dont_inherit=True), names)
     return names[name]
 
@@ -371,6 +371,8 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "public_space": "cslr.protocol.public_space",
         "round": "cslr.protocol.round",
         "targets": "cslr.protocol.targets",
+        "ports": "cslr.protocol.ports",
+        "answers": "cslr.protocol.answers",
         "tags": "cslr.protocol.tags",
         "grid": "cslr.privacy.grid",
         "mechanism": "cslr.privacy.mechanism",

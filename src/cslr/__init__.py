@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from cslr.privacy.values import Bounded, Released, Summed
     from cslr.protocol.agreement import Agreement
     from cslr.protocol.head import Head, HeadSettings, train_head
-    from cslr.protocol.ports import Cohort, Examples, Request
+    from cslr.protocol.ports import Ask, Cohort, Examples, Request
     from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
-    from cslr.protocol.round import contribute, one_round, replay_of
+    from cslr.protocol.round import Session, contribute, replay_of
     from cslr.protocol.step4_aggregate.estimate import Replay
     from cslr.protocol.step5_rehearse import rehearse
     from cslr.protocol.targets import Family
@@ -47,9 +47,9 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.privacy.values": ("Bounded", "Released", "Summed"),
     "cslr.protocol.agreement": ("Agreement",),
     "cslr.protocol.head": ("Head", "HeadSettings", "train_head"),
-    "cslr.protocol.ports": ("Cohort", "Examples", "Request"),
+    "cslr.protocol.ports": ("Ask", "Cohort", "Examples", "Request"),
     "cslr.protocol.public_space": ("Modes", "PublicSpace", "build_space", "declare_modes"),
-    "cslr.protocol.round": ("contribute", "one_round", "replay_of"),
+    "cslr.protocol.round": ("Session", "contribute", "replay_of"),
     "cslr.protocol.step4_aggregate.estimate": ("Replay",),
     "cslr.protocol.step5_rehearse": ("rehearse",),
     "cslr.protocol.targets": ("Family",),
@@ -59,6 +59,7 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 __all__ = [
     "Agreement",
+    "Ask",
     "Bounded",
     "Budget",
     "Charge",
@@ -82,6 +83,7 @@ __all__ = [
     "Request",
     "SeededKeys",
     "Seeds",
+    "Session",
     "SimulatedCohort",
     "Summed",
     "bound",
@@ -92,7 +94,6 @@ __all__ = [
     "epsilon_of",
     "forecast",
     "load_config",
-    "one_round",
     "plain_sum",
     "rehearse",
     "release",

@@ -15,6 +15,7 @@ from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget
 from cslr.privacy.secure_sum import plain_sum
+from cslr.protocol.ports import Ask
 from cslr.seeding import Seeds
 
 
@@ -74,11 +75,13 @@ def test_the_sum_is_that_of_the_clients_and_the_canaries(world):
     cohort = world.population.cohort(0, np.ones(world.population.count, dtype=bool), 2)
     grid, extra = Grid(0.5), np.eye(3, 8) * 9
 
-    def device(examples):
-        return bound(examples.z[:, 0, :8], grid)
+    class FirstRows:
+        def updates(self, examples):
+            return examples.z[:, 0, :8]
 
-    honest = exact(cohort.total(device))
-    everybody = exact(CohortWithCanaries(cohort, extra, grid).total(device))
+    ask = Ask("task 0 update 0", "update", FirstRows(), grid)
+    honest = exact(cohort.total(ask))
+    everybody = exact(CohortWithCanaries(cohort, extra, grid).total(ask))
     np.testing.assert_allclose(everybody - honest, np.repeat([0.5, 0.0], [3, 5]), atol=1e-6)
 
 

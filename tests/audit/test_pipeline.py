@@ -104,7 +104,7 @@ def test_one_canary_is_refused():
 
 
 def test_made_up_clients_hold_rows_of_every_task():
-    population = context_of().population
+    population = context_of().clients
     held = {(int(c), int(t)) for c, t in zip(population.clients, population.tasks, strict=True)}
     assert held == {(c, t) for c in range(5) for t in range(2)}
     np.testing.assert_allclose(np.linalg.norm(population.z, axis=1), 1.0)

@@ -10,6 +10,7 @@ from cslr.errors import ConfigError
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
+from cslr.runs.settled import SettledConfig
 from cslr.seeding import Seeds
 
 
@@ -26,18 +27,18 @@ def test_a_configuration_gives_the_plan_its_run_would_fix():
 
 def test_clients_of_a_configuration_win_over_those_of_the_stream():
     config = Config(stream=StreamConfig(clients=7))
-    assert plan_of_config(config, Shape(2, 1, 20)).clients == 7
+    assert plan_of_config(SettledConfig.of(config), Shape(2, 1, 20)).clients == 7
 
 
 def test_a_method_of_several_releases_has_its_schedule():
-    audited = plan_of_config(Config(method="cslr-paper"), Shape(2, 1, 20))
+    audited = plan_of_config(SettledConfig.of(Config(method="cslr-paper")), Shape(2, 1, 20))
     assert audited.plan.schedule == Schedule(replay=4, lists=1)
     assert not audited.one_sum
 
 
 def test_a_method_that_reads_nothing_privately_has_nothing_to_audit():
     with pytest.raises(ConfigError, match="zero-shot"):
-        plan_of_config(Config(method="zero-shot"), Shape(2, 1, 20))
+        plan_of_config(SettledConfig.of(Config(method="zero-shot")), Shape(2, 1, 20))
 
 
 def ledger_with(path, plan=None, public=None):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from cslr.privacy.noise import KeyStream
 from cslr.privacy.sampling import poisson_cohort
 from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples
-from cslr.protocol.round import contribute
+from cslr.protocol.round import contribute, sum_ask
 
 LISTS = {"sub_modes": 2, "list_size": 4}
 
@@ -34,9 +33,7 @@ def some(people, rows):
 def total(people, agreement, task=0, taking_part=None, cap=9):
     labels = ((0, 1), (2, 3))[task]
     mask = np.ones(people.count, bool) if taking_part is None else taking_part
-    summed = people.cohort(task, mask, cap).total(
-        partial(contribute, request=agreement.request(task, labels))
-    )
+    summed = people.cohort(task, mask, cap).total(sum_ask(agreement.request(task, labels)))
     return summed.total(_SEAL)
 
 
@@ -54,7 +51,7 @@ def one_by_one(people, agreement, task=0, clients=None):
                 (int(client),),
                 None if people.targets is None else people.targets[rows][None],
             )
-            result += contribute(examples, request).rows(_SEAL)[0]
+            result += contribute(examples, sum_ask(request)).rows(_SEAL)[0]
     return result
 
 
@@ -261,7 +258,7 @@ def test_hostile_clients_answer_under_their_names_even_where_they_hold_nothing(w
     agreement = world.agreement()
     people = replace(world.population, hostile=np.array([2]))
     cohort = people.cohort(0, np.ones(people.count, bool), 9)
-    clients, answers = cohort.each(partial(contribute, request=agreement.request(0, (0, 1))))
+    clients, answers = cohort.each(sum_ask(agreement.request(0, (0, 1))))
     assert sorted(clients) == list(range(people.count))
     assert clients[-1] == 2
     assert len(answers[-1].rows(_SEAL)) == 1

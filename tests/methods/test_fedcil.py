@@ -10,7 +10,7 @@ import pytest
 from cslr.methods.fedcil import rounds, stages
 from cslr.methods.fedcil.rounds import Federation
 from cslr.methods.fedcil.schedules import RECIPES, Recipe
-from cslr.protocol.updates import UpdateId, release_update, sum_of_updates
+from cslr.protocol.updates import UpdateId, release_update
 
 RECIPE = Recipe(2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80)
 RECIPE = replace(RECIPE, imitation=5)
@@ -67,16 +67,12 @@ def test_generator_and_critic_are_clipped_as_one_vector(made, monkeypatch):
     """One release a round, of all parameters together, with the norm of the recipe."""
     released = []
 
-    def clipped(vectors, norm):
-        released.append((vectors.shape[1], norm))
-        return sum_of_updates(vectors, norm)
+    def noting(ask, update, *rest):
+        mean = release_update(ask, update, *rest)
+        released.append((len(mean), ask.grid.bound))
+        released.append(ask.label)
+        return mean
 
-    def noting(ask, where, *rest):
-        update = release_update(ask, where, *rest)
-        released.append(where.label)
-        return update
-
-    monkeypatch.setattr(rounds, "sum_of_updates", clipped)
     monkeypatch.setattr(rounds, "release_update", noting)
     fed = made(8.0)
     fed.after_task(0, (fed.start(),))
@@ -87,7 +83,7 @@ def test_generator_and_critic_are_clipped_as_one_vector(made, monkeypatch):
 def test_a_layer_within_its_noise_is_left_as_it_was(made):
     """Noise alone moves nothing; a layer far beyond it is nearly kept."""
     fed = made(4.0)
-    where = UpdateId(0, 0, fed.context.population.count)
+    where = UpdateId(0, 0, fed.context.clients.count)
     noise = fed.context.plan.head_sigma * RECIPE.norm / where.expected(fed.context.plan)
     white = np.random.default_rng(3).standard_normal(fed.shapes.size) * noise
     assert np.count_nonzero(fed._trusted(white, where)) < 0.02 * fed.shapes.size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from cslr.methods.cslr import stages
 from cslr.methods.dp_sgd import stages as dp_sgd
 from cslr.methods.federated_head import CLIP, WIDE, federated_stage
 from cslr.privacy.values import _SEAL
-from cslr.protocol.step5_federate import update_of
+from cslr.protocol.updates import UpdateId, update_ask
 
 KINDS = ("federated", "dp-fedavg")
 
@@ -23,11 +22,11 @@ def told(monkeypatch):
     """What clients are told in each round, noted while it happens, and the norm they clip to."""
     noted = []
 
-    def noting(examples, told, norm):
-        noted.append((told, norm))
-        return update_of(examples, told, norm)
+    def noting(update, training, norm):
+        noted.append((training, norm))
+        return update_ask(update, training, norm)
 
-    monkeypatch.setattr(federated_head, "update_of", noting)
+    monkeypatch.setattr(federated_head, "update_ask", noting)
     return noted
 
 
@@ -84,7 +83,7 @@ def test_without_noise_the_head_moves_by_the_mean_of_the_updates(make_context, t
     moved = federated_stage(context, 0, start, replay=None, space=None)
     ((first, norm),) = told
     cohort = context.cohort(0, 0)
-    summed = cohort.total(partial(update_of, told=first, norm=norm))
+    summed = cohort.total(update_ask(UpdateId(0, 0, 12), first, norm))
     mean = summed.grid.decode(summed.total(_SEAL)) / 12
     size = start.weights1.size
     found = (moved.weights1 - start.weights1).ravel()

@@ -32,6 +32,12 @@ FAMILIES = ("classification", "intents", "tagging")
 ONE_ROUND = replace(RECIPES["short"], rounds=1, epochs=2)
 
 
+@pytest.fixture
+def make_context(make_context):
+    """Runs of a method that reads rows openly."""
+    return lambda *given, **more: replace(make_context(*given, **more), reads="openly")
+
+
 def last(context):
     *_, stage = METHOD.stages(context)
     return stage()
@@ -43,7 +49,7 @@ def labels_of(scores: np.ndarray, family: str) -> np.ndarray:
 
 
 def with_rows(context, **changes):
-    return replace(context, population=replace(context.population, **changes))
+    return replace(context, clients=replace(context.clients, **changes))
 
 
 # --- a whole run ------------------------------------------------------------------------------
@@ -206,7 +212,7 @@ def test_no_finite_budget_admits_it(make_context):
 
 def others_changed(context, client: int):
     """The rows of everybody but ``client`` turned round, and some of them gone."""
-    people = context.population
+    people = context.clients
     z = np.where((people.clients == client)[:, None], people.z, -people.z)
     gone = (people.clients != client) & (np.arange(len(z)) % 5 == 0)
     return with_rows(context, z=z, tasks=np.where(gone, 1, people.tasks))

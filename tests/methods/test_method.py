@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cslr.config import Config
-from cslr.errors import BudgetExceeded
+from cslr.errors import BudgetExceeded, PrivacyError
 from cslr.methods.method import Fitted, MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Schedule, calibrate
@@ -39,7 +39,7 @@ class Course:
 
 
 def digest(context: MethodContext) -> str:
-    people = context.population
+    people = context.clients
     arrays = (people.z, people.labels, people.tasks, people.clients, people.targets)
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
@@ -238,3 +238,25 @@ def test_what_a_method_fixes_is_settled_before_it_is_planned(name):
         section, key = dotted.split(".")
         assert getattr(getattr(settled, section), key) == value
     assert method.reads != "privately" or method.schedule(settled) != Schedule(replay=0)
+
+
+@pytest.mark.parametrize("method", ["cslr", "dp-sgd", "fedcil", "zero-shot"])
+def test_a_method_that_does_not_read_openly_gets_no_rows(make_context, method):
+    context = make_context(8.0, method=method)
+    with pytest.raises(PrivacyError, match="rows are not given to a method that reads"):
+        context.open_rows()
+
+
+def test_where_privacy_is_enforced_nobody_gets_rows_or_single_clients(
+    make_context, enforced_ledger
+):
+    context = replace(make_context(method="joint"), ledger=enforced_ledger(8.0))
+    with pytest.raises(PrivacyError, match="where privacy is enforced"):
+        context.open_rows()
+    with pytest.raises(PrivacyError, match="in a simulation alone"):
+        context.open_cohort(0)
+
+
+def test_a_method_that_reads_openly_gets_the_rows_of_a_simulation(make_context, world):
+    context = make_context(method="joint")
+    np.testing.assert_array_equal(context.open_rows().z, world.population.z)

@@ -7,7 +7,6 @@ client, all later ones have another number. Nothing of theirs may change with it
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from cslr.methods.cslr import agree
 from cslr.methods.registry import METHODS
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.values import _SEAL
-from cslr.protocol.round import contribute
+from cslr.protocol.round import sum_ask
 from cslr.runs.mixed_encoders import encoder_of
 from cslr.seeding import Seeds
 
@@ -35,12 +34,12 @@ def some(people, rows):
 
 def pair(context, named=True):
     """The setting with all clients' rows, and without those of one: the later ones move up."""
-    people = context.population
+    people = context.clients
     fewer = some(people, people.clients != GONE)
     fewer = replace(fewer, clients=fewer.clients - (fewer.clients > GONE))
     both = (people, IDS), (fewer, FEWER)
     return [
-        replace(context, population=replace(each, ids=ids if named else None)) for each, ids in both
+        replace(context, clients=replace(each, ids=ids if named else None)) for each, ids in both
     ]
 
 
@@ -54,7 +53,7 @@ def moved(settings) -> np.ndarray:
     agreement = agree(settings[0])
     sums = [
         [
-            context.cohort(task).total(partial(contribute, request=agreement.request(task, labels)))
+            context.cohort(task).total(sum_ask(agreement.request(task, labels)))
             for task, labels in enumerate(context.tasks)
         ]
         for context in settings
@@ -106,8 +105,8 @@ def test_which_encoder_a_client_runs_is_its_own_draw():
 def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_context, tmp_path):
     """At first only rows of the first task are there; then all of them."""
     context = replace(make_context(cap=1), spoken=CapMemory.at(tmp_path / "spoken.json", False))
-    before = some(context.population, context.population.tasks == 0)
-    first = replace(context, population=before).cohort(0).taking_part
+    before = some(context.clients, context.clients.tasks == 0)
+    first = replace(context, clients=before).cohort(0).taking_part
     again = replace(context, spoken=CapMemory.at(tmp_path / "spoken.json", True))
     second = again.cohort(1).taking_part
     assert first.any()

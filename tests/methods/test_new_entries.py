@@ -12,7 +12,7 @@ from cslr.methods.method import Fitted, Method, MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Charge
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.round import one_round, replay_of
+from cslr.protocol.round import Session, replay_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.runs.directory import RunDirectory
 from cslr.runs.learn import run
@@ -23,7 +23,7 @@ def nearest_mean(context: MethodContext):
     context.ledger.charge(Charge("class means", 0, "head", None), lambda key: "")
 
     def after(tasks: int) -> Fitted:
-        people, seen = context.population, context.seen(tasks)
+        people, seen = context.open_rows(), context.seen(tasks)
         means = np.stack(
             [people.z[people.labels == label].mean(axis=0) for label in range(context.labels)]
         )
@@ -52,7 +52,7 @@ def test_a_new_matcher_is_one_entry_and_can_be_run(monkeypatch, world, make_ledg
     agreement = world.agreement(sub_modes=2, list_size=4, matcher="all to the last", bound=8.0)
     cohort = world.population.cohort(0, np.ones(12, dtype=bool), 1)
     plan = calibrate(Budget(math.inf), 1)
-    released = one_round(0, (0, 1), cohort, agreement, plan, make_ledger(), drawer)
+    released = Session(agreement, plan, make_ledger(), drawer).release(0, (0, 1), cohort)
     weights = replay_of([released], agreement).value.released().weights.reshape(2, 2)
     assert np.all(weights[:, 1] > 10 * weights[:, 0])
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from cslr.errors import ConfigError, PlanChanged
-from cslr.methods import cslr as module
 from cslr.methods.cslr import stages as cslr
 from cslr.methods.registry import METHODS, YARDSTICKS, method_named
-from cslr.protocol.round import one_round
+from cslr.protocol.round import Session
 
 FAMILIES = ("classification", "intents", "tagging")
 
@@ -64,7 +63,7 @@ def test_what_is_kept_of_a_replay_is_enough_to_draw_from_it(make_context, world,
     assert shapes["mean"] == shapes["variance"] == (4, 8)
     assert shapes["weights"] == shapes["labels"] == shapes["known"] == (4,)
     assert shapes["targets"] == (4, context.family.outputs)
-    people = context.population
+    people = context.clients
     mine = people.targets[people.labels == 1]
     np.testing.assert_allclose(kept["targets"][1], mine.mean(axis=0), atol=0.1)
 
@@ -100,13 +99,13 @@ def test_an_interrupted_run_goes_on_from_what_was_kept(make_context, drawer):
 
 
 def test_what_one_task_taught_the_next_clients_are_told(make_context, monkeypatch):
-    told = []
+    told, release = [], Session.release
 
-    def listening(*arguments):
-        told.append([release.value.task for release in arguments[7]])
-        return one_round(*arguments)
+    def listening(self, *arguments):
+        told.append([each.value.task for each in self.releases])
+        return release(self, *arguments)
 
-    monkeypatch.setattr(module, "one_round", listening)
+    monkeypatch.setattr(Session, "release", listening)
     list(cslr(make_context(epsilon=4.0)))
     assert told == [[], [0]]
 

@@ -45,9 +45,9 @@ def test_the_bound_clips_nine_in_ten_simulated_clients(world):
 def test_what_is_agreed_does_not_depend_on_any_clients_data(make_context):
     context = make_context()
     other = replace(
-        context.population, z=np.random.default_rng(1).uniform(size=context.population.z.shape)
+        context.clients, z=np.random.default_rng(1).uniform(size=context.clients.z.shape)
     )
-    one, two = agree(context), agree(replace(context, population=other))
+    one, two = agree(context), agree(replace(context, clients=other))
     assert one.public_facts() == two.public_facts()
     assert (one.bounds, one.list_bound) == (two.bounds, two.list_bound)
     np.testing.assert_array_equal(one.modes.prototypes.mean, two.modes.prototypes.mean)

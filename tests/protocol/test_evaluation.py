@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL
-from cslr.protocol.evaluation import GRID, LABEL, answers_of, measured, read, shares_of
+from cslr.protocol.answers import answer
+from cslr.protocol.evaluation import (
+    GRID,
+    LABEL,
+    Exam,
+    Graded,
+    answers_of,
+    measured,
+    read,
+    shares_of,
+)
+from cslr.protocol.ports import Ask
 
 TASKS = 4
 ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, TASKS - 1)), max_size=30)
@@ -24,7 +35,8 @@ def arrays(rows: list[tuple[bool, int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def total(right, tasks, units) -> np.ndarray:
-    summed = plain_sum([answers_of(np.array(right), np.array(tasks), np.array(units), TASKS)])
+    graded = Graded(np.array(right), np.array(tasks), np.array(units))
+    summed = plain_sum([answers_of(graded, Ask(LABEL, "evaluation", Exam(TASKS), GRID))])
     return GRID.decode(summed.total(_SEAL))
 
 
@@ -90,19 +102,20 @@ def test_a_kept_evaluation_is_not_paid_for_again(make_ledger, drawer):
     ledger.fix_plan(plan, {})
     asked = []
 
-    def ask():
-        asked.append(1)
-        return answers_of(np.array([True]), np.array([0]), np.array([0]), TASKS)
+    class OneUnit:
+        def total(self, ask):
+            asked.append(ask.label)
+            return plain_sum([answer(Graded(np.array([True]), np.array([0]), np.array([0])), ask)])
 
-    first = measured(ask, plan, ledger, drawer).value
-    again = measured(ask, plan, ledger, drawer).value
+    first = measured(OneUnit, Exam(TASKS), plan, ledger, drawer).value
+    again = measured(OneUnit, Exam(TASKS), plan, ledger, drawer).value
     np.testing.assert_array_equal(first.accuracy, again.accuracy)
     assert [charge.label for charge in ledger.charges] == [LABEL]
-    assert len(asked) == 1
+    assert asked == [LABEL]
     assert not ledger.unsettled
 
 
 def test_a_plan_without_an_evaluation_pays_for_none(make_ledger, drawer):
     plan = calibrate(Budget(8.0), 2)
     with pytest.raises(ValueError, match="pays for no evaluation"):
-        measured(lambda: pytest.fail("asked"), plan, make_ledger(8.0), drawer)
+        measured(lambda: pytest.fail("asked"), Exam(TASKS), plan, make_ledger(8.0), drawer)

@@ -12,8 +12,8 @@ from cslr.methods.cslr import stages
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.head import HeadSettings, initial_head
 from cslr.protocol.public_space import declare_modes
-from cslr.protocol.round import one_round, replay_of, statistics_of
-from cslr.protocol.step5_rehearse import Sampler, rehearse
+from cslr.protocol.round import Session, replay_of, statistics_of
+from cslr.protocol.step5_rehearse import Rehearsal, Sampler, rehearse
 from cslr.protocol.targets import label_targets
 from cslr.seeding import Seeds
 
@@ -27,13 +27,11 @@ def replay(world, make_ledger, drawer):
 
     def go(family="classification", **settings):
         told, agreement = world.told(family), world.agreement(family=family, **settings)
-        plan, ledger, releases = calibrate(Budget(math.inf), 2), make_ledger(), []
+        session = Session(agreement, calibrate(Budget(math.inf), 2), make_ledger(), drawer)
         for task, labels in enumerate(world.tasks):
             cohort = told.population.cohort(task, np.ones(12, dtype=bool), 2)
-            releases.append(
-                one_round(task, labels, cohort, agreement, plan, ledger, drawer, tuple(releases))
-            )
-        return replay_of(releases, agreement).value, agreement
+            session.release(task, labels, cohort)
+        return session.replay(), agreement
 
     return go
 
@@ -167,7 +165,7 @@ def test_without_a_prior_only_the_labels_of_released_groups_are_heard(world, mak
     agreement = world.agreement(pooled=True, prior="none")
     cohort = world.told("classification").population.cohort(0, np.ones(12, dtype=bool), 1)
     plan = calibrate(Budget(math.inf), 1)
-    released = one_round(0, (0, 1), cohort, agreement, plan, make_ledger(), drawer)
+    released = Session(agreement, plan, make_ledger(), drawer).release(0, (0, 1), cohort)
     found = replay_of([released], agreement).value
     np.testing.assert_array_equal(found.heard, [True, True, False, False])
     assert len(found.mean) == 1
@@ -187,7 +185,8 @@ def test_a_head_learns_single_labels_from_pooled_modes(world, replay):
     found, agreement = replay(**POOLED)
     settings = HeadSettings(16, learning_rate=3e-3)
     start = initial_head(24, 4, settings, np.random.default_rng(0))
-    head = rehearse(found, agreement.space, world.family(), start, settings, 100, 80, Seeds(1))
+    how = Rehearsal(start, settings, 100, 80, Seeds(1))
+    head = rehearse(found, agreement.space, world.family(), how)
     right = head.scores(world.test_z).argmax(axis=1) == world.test_labels
     assert right.mean() > 0.85
 
@@ -221,7 +220,7 @@ def test_logits_are_read_as_answers_among_the_labels_of_the_group(world, make_le
     sure = replace(head, bias2=np.array([0.0, 50.0, 60.0, 0.0], dtype=np.float32))
     agreement, plan = world.agreement(pooled=True, bound=8.0), calibrate(Budget(math.inf), 1)
     cohort = world.told("classification").population.cohort(0, np.ones(12, dtype=bool), 1)
-    released = one_round(0, (0, 1), cohort, agreement, plan, make_ledger(), drawer, head=sure)
+    released = Session(agreement, plan, make_ledger(), drawer).release(0, (0, 1), cohort, head=sure)
     assert released.value.logits
     target = replay_of([released], agreement).value.targets[0]
     assert target[1] > 0.9

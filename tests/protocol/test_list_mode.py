@@ -13,8 +13,8 @@ from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.list_mode import _list_of, list_statistics, named, server_ids
-from cslr.protocol.round import one_round, replay_of
+from cslr.protocol.list_mode import list_ask, list_of, list_statistics, server_ids
+from cslr.protocol.round import Session, replay_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.contribution import Statistics
 
@@ -77,9 +77,10 @@ def test_a_client_without_rows_has_a_list_of_zeros(world, agreement):
 def test_no_list_is_longer_than_its_bound(world, agreement):
     examples, request = world.examples(0), agreement.request(0, (0, 1))
     examples.z[5] *= 1e6
-    layout = agreement.list_layout(1)
+    ask = list_ask(request, agreement)
+    assert (ask.label, ask.kind) == ("task 0 list", "list")
     for length in (0.01, BOUND):
-        rows = _list_of(examples, request, layout, Grid(length)).rows(_SEAL)
+        rows = list_of(examples, replace(ask, grid=Grid(length))).rows(_SEAL)
         norms = [math.isqrt(int(row @ row)) for row in rows]
         assert max(norms) <= Grid(length).steps
     assert min(norms) > 0.2 * Grid(BOUND).steps  # and it is used
@@ -88,10 +89,9 @@ def test_no_list_is_longer_than_its_bound(world, agreement):
 def test_lists_are_noised_one_by_one(world, agreement, cohort, make_ledger, drawer, make_drawer):
     """σ times the bound in every entry of every list; 20 % either way is noticed."""
     plan = planned(4.0)
-    request = agreement.request(0, (0, 1))
-    named(request, cohort, agreement, plan, make_ledger(4.0), drawer)
+    Session(agreement, plan, make_ledger(4.0), drawer).release(0, (0, 1), cohort)
     clear = make_ledger(), make_drawer()
-    named(request, cohort, agreement, planned(), *clear)
+    Session(agreement, planned(), *clear).release(0, (0, 1), cohort)
     sent, true = drawer.kept["task 0 list"], clear[1].kept["task 0 list"]
     np.testing.assert_array_equal(sent[:, 0], true[:, 0])  # who sent it
     noise = (sent - true)[:, 1:]
@@ -109,7 +109,7 @@ def test_a_list_is_paid_without_amplification_and_the_sum_again(
 ):
     plan, ledger = planned(4.0, q), make_ledger(4.0)
     cohort = world.population.cohort(0, np.arange(12) < 8, cap=2)
-    one_round(0, (0, 1), cohort, agreement, plan, ledger, make_drawer())
+    Session(agreement, plan, ledger, make_drawer()).release(0, (0, 1), cohort)
     lists, sums = ledger.charges
     assert (lists.label, lists.q, lists.sigma) == ("task 0 list", 1.0, plan.sigma)
     assert (sums.label, sums.q, sums.sigma) == ("task 0", 1.0, plan.sigma)
@@ -120,7 +120,7 @@ def test_a_list_is_paid_without_amplification_and_the_sum_again(
 def test_beyond_the_budget_no_list_is_released(agreement, cohort, make_ledger, drawer):
     ledger = make_ledger(1.0)
     with pytest.raises(BudgetExceeded, match="task 0 list"):
-        one_round(0, (0, 1), cohort, agreement, planned(4.0), ledger, drawer)
+        Session(agreement, planned(4.0), ledger, drawer).release(0, (0, 1), cohort)
     assert ledger.charges == ()
     assert not drawer.kept
 
@@ -185,7 +185,9 @@ def test_on_well_separated_data_clusters_are_the_true_modes(world, agreement):
 def test_without_noise_the_replay_of_a_task_finds_its_sub_topics(
     world, agreement, cohort, make_ledger, make_drawer
 ):
-    released = one_round(0, (0, 1), cohort, agreement, planned(), make_ledger(), make_drawer())
+    released = Session(agreement, planned(), make_ledger(), make_drawer()).release(
+        0, (0, 1), cohort
+    )
     replay = replay_of([released], agreement).value.released()
     people, x = world.population, agreement.space.into(world.population.z)
     topics = 2 * people.labels + world.sub_topics
@@ -200,7 +202,9 @@ def test_clients_are_told_their_own_names_and_compare_with_the_middle_of_the_gro
     world, agreement, cohort, make_ledger, drawer
 ):
     request = agreement.request(0, (0, 1))
-    told = named(request, cohort, agreement, planned(4.0), make_ledger(4.0), drawer)
+    session = Session(agreement, planned(4.0), make_ledger(4.0), drawer)
+    session.release(0, (0, 1), cohort)
+    told = session.request
     assert sorted(told.names) == list(range(12))
     assert {ids.shape for ids in told.names.values()} == {(1, 4)}
     middle = request.prototypes.mean.mean(axis=0)
@@ -231,7 +235,9 @@ def sums_of(release):
 
 def test_a_kept_round_is_read_again_and_not_paid_again(agreement, cohort, make_ledger, drawer):
     plan, ledger = planned(4.0), make_ledger(4.0)
-    first, again = (one_round(0, (0, 1), cohort, agreement, plan, ledger, drawer) for _ in range(2))
+    first, again = (
+        Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort) for _ in range(2)
+    )
     for one, two in zip(sums_of(first), sums_of(again), strict=True):
         np.testing.assert_array_equal(one, two)
     assert [charge.label for charge in ledger.charges] == ["task 0 list", "task 0"]
@@ -243,11 +249,11 @@ def test_a_round_that_crashed_goes_on_from_what_was_kept(
     agreement, cohort, make_ledger, drawer, label, make_drawer
 ):
     plan, ledger = planned(4.0), make_ledger(4.0)
-    straight = one_round(0, (0, 1), cohort, agreement, plan, make_ledger(4.0), make_drawer())
+    straight = Session(agreement, plan, make_ledger(4.0), make_drawer()).release(0, (0, 1), cohort)
     with pytest.raises(Crash):
-        one_round(0, (0, 1), cohort, agreement, plan, ledger, BreaksAt(drawer, label))
+        Session(agreement, plan, ledger, BreaksAt(drawer, label)).release(0, (0, 1), cohort)
     assert ("task 0 list" in drawer.kept) is (label == "task 0")
-    found = one_round(0, (0, 1), cohort, agreement, plan, ledger, drawer)
+    found = Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)
     for one, two in zip(sums_of(straight), sums_of(found), strict=True):
         np.testing.assert_array_equal(one, two)
     assert len(ledger.charges) == 2
@@ -257,8 +263,8 @@ def test_a_kept_round_can_be_read_whoever_comes_now(world, agreement, make_ledge
     """Coins are drawn anew where privacy is enforced: what is kept does not need anybody."""
     plan, ledger, people = planned(4.0), make_ledger(4.0), world.population
     first, second = (people.cohort(0, who, 2) for who in (np.arange(12) < 5, np.arange(12) > 2))
-    before = one_round(0, (0, 1), first, agreement, plan, ledger, drawer)
-    after = one_round(0, (0, 1), second, agreement, plan, ledger, drawer)
+    before = Session(agreement, plan, ledger, drawer).release(0, (0, 1), first)
+    after = Session(agreement, plan, ledger, drawer).release(0, (0, 1), second)
     for one, two in zip(sums_of(before), sums_of(after), strict=True):
         np.testing.assert_array_equal(one, two)
 
@@ -268,14 +274,14 @@ def test_after_a_crash_another_cohort_can_still_be_summed(world, agreement, make
     plan, ledger, people = planned(4.0), make_ledger(100.0), world.population
     first, second = (people.cohort(0, who, 2) for who in (np.arange(12) < 5, np.arange(12) > 2))
     with pytest.raises(Crash):
-        one_round(0, (0, 1), first, agreement, plan, ledger, BreaksAt(drawer, "task 0"))
-    one_round(0, (0, 1), second, agreement, plan, ledger, drawer)
+        Session(agreement, plan, ledger, BreaksAt(drawer, "task 0")).release(0, (0, 1), first)
+    Session(agreement, plan, ledger, drawer).release(0, (0, 1), second)
     assert "task 0" in drawer.kept
 
 
 def test_kept_lists_that_were_changed_are_refused(agreement, cohort, make_ledger, drawer):
     plan, ledger = planned(4.0), make_ledger(4.0)
-    one_round(0, (0, 1), cohort, agreement, plan, ledger, drawer)
+    Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)
     drawer.kept["task 0 list"] = drawer.kept["task 0 list"] + 1e-9
     with pytest.raises(LedgerCorrupted, match="not the one that was released"):
-        one_round(0, (0, 1), cohort, agreement, plan, ledger, drawer)
+        Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from cslr.federation.simulation import Population
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples
-from cslr.protocol.round import contribute, one_round, replay_of, statistics_of
+from cslr.protocol.round import Session, contribute, replay_of, statistics_of, sum_ask
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.estimate import expected_means
 
@@ -47,7 +46,7 @@ def total(people: Population, agreement, task: int = 0) -> np.ndarray:
     """The integer sum before noise, which nobody but the mechanism sees."""
     labels = ((0, 1), (2, 3))[task]
     cohort = people.cohort(task, everyone(people), cap=9)
-    device = partial(contribute, request=agreement.request(task, labels))
+    device = sum_ask(agreement.request(task, labels))
     return cohort.total(device).total(_SEAL)
 
 
@@ -62,7 +61,7 @@ def run(world, make_ledger):
             cohort = people.cohort(task, everyone(people), plan.cap)
             earlier = tuple(releases) if moving else ()
             releases.append(
-                one_round(task, labels, cohort, agreement, plan, ledger, Nowhere(), earlier)
+                Session(agreement, plan, ledger, Nowhere(), earlier).release(task, labels, cohort)
             )
         return replay_of(releases, agreement).value
 
@@ -144,7 +143,8 @@ def test_the_order_of_a_stack_of_clients_permutes_their_contributions(world, fam
         targets=None if examples.targets is None else examples.targets[order],
     )
     np.testing.assert_array_equal(
-        contribute(other, request).rows(_SEAL), contribute(examples, request).rows(_SEAL)[order]
+        contribute(other, sum_ask(request)).rows(_SEAL),
+        contribute(examples, sum_ask(request)).rows(_SEAL)[order],
     )
 
 
@@ -153,7 +153,7 @@ def test_the_order_in_which_a_tasks_labels_are_named_does_not_matter(world, make
     plan, replays = calibrate(Budget(math.inf), releases=1), []
     for labels in ((0, 1), (1, 0)):
         cohort = people.cohort(0, everyone(people), 1)
-        released = one_round(0, labels, cohort, agreement, plan, make_ledger(), Nowhere())
+        released = Session(agreement, plan, make_ledger(), Nowhere()).release(0, labels, cohort)
         replays.append(in_label_order(replay_of([released], agreement).value))
     one, two = ({**vars(each), "covariance": 0.0} for each in replays)  # none is released
     for name, value in one.items():
@@ -232,7 +232,7 @@ def test_no_clients_targets_move_the_sum_by_more_than_the_bound(world, family, l
 @pytest.mark.parametrize("matcher", MATCHERS)
 def test_removing_a_client_takes_its_own_contribution_away_and_nothing_else(world, matcher):
     people, agreement = a_few(world.population), world.agreement(**LISTS, matcher=matcher)
-    own = contribute(world.examples(0), agreement.request(0, (0, 1))).rows(_SEAL)
+    own = contribute(world.examples(0), sum_ask(agreement.request(0, (0, 1)))).rows(_SEAL)
     with_all = total(people, agreement)
     for client in range(people.count):
         moved = with_all - total(without(people, client), agreement)
@@ -319,20 +319,13 @@ def test_an_earlier_release_moves_the_prototypes_of_the_next_task(world, make_le
     people, common = leaning(world.population)
     agreement, plan, ledger = world.agreement(), calibrate(Budget(math.inf), 2), make_ledger()
     labels = world.tasks[1]
-    first = one_round(
-        0, (0, 1), people.cohort(0, everyone(people), 2), agreement, plan, ledger, Nowhere()
+    first = Session(agreement, plan, ledger, Nowhere()).release(
+        0, (0, 1), people.cohort(0, everyone(people), 2)
     )
     before, after = (
-        one_round(
-            1,
-            labels,
-            people.cohort(1, everyone(people), 2),
-            agreement,
-            plan,
-            make_ledger(),
-            Nowhere(),
-            earlier,
-        ).value
+        Session(agreement, plan, make_ledger(), Nowhere(), earlier)
+        .release(1, labels, people.cohort(1, everyone(people), 2))
+        .value
         for earlier in ((), (first,))
     )
     np.testing.assert_array_equal(before.prototypes, agreement.modes.prototypes.mean[list(labels)])
@@ -358,9 +351,11 @@ def test_nearer_prototypes_leave_a_client_less_to_say(world, make_ledger):
     """So that less of it is clipped away."""
     people, _ = leaning(world.population)
     agreement, plan = world.agreement(bound=8.0), calibrate(Budget(math.inf), 2)
-    first = one_round(
-        0, (0, 1), people.cohort(0, everyone(people), 2), agreement, plan, make_ledger(), Nowhere()
-    ).value
+    first = (
+        Session(agreement, plan, make_ledger(), Nowhere())
+        .release(0, (0, 1), people.cohort(0, everyone(people), 2))
+        .value
+    )
     expected = expected_means([first], agreement.modes, agreement.space, 1, np.array([2, 3]))
     examples = replace(world, population=people).examples(1)
     norms = [
@@ -403,7 +398,7 @@ def attempt(world, make_ledger, drawer):
 
     def go(people=world.population, keep=drawer):
         cohort = people.cohort(0, everyone(people), plan.cap)
-        return one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, keep).value
+        return Session(world.agreement(), plan, ledger, keep).release(0, (0, 1), cohort).value
 
     return go, ledger
 
@@ -449,7 +444,7 @@ def test_after_a_crash_rows_that_changed_change_nothing(world, enforced_ledger, 
 
     def go(people, keep):
         cohort = people.cohort(0, everyone(people), plan.cap)
-        one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, keep)
+        Session(world.agreement(), plan, ledger, keep).release(0, (0, 1), cohort)
 
     with pytest.raises(Crash):
         go(world.population, Crashing())
@@ -478,7 +473,7 @@ def test_beyond_the_budget_nothing_is_released(world, make_ledger, drawer):
     ledger = make_ledger(1.0)
     cohort = people.cohort(0, everyone(people), plan.cap)
     with pytest.raises(BudgetExceeded):
-        one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer)
+        Session(world.agreement(), plan, ledger, drawer).release(0, (0, 1), cohort)
     assert not drawer.kept
     assert ledger.charges == ()
 
@@ -486,7 +481,7 @@ def test_beyond_the_budget_nothing_is_released(world, make_ledger, drawer):
 def test_a_release_without_noise_is_charged_as_infinite(world, make_ledger, drawer):
     plan, people, ledger = calibrate(Budget(math.inf), 2), world.population, make_ledger()
     cohort = people.cohort(0, everyone(people), plan.cap)
-    released = one_round(0, (0, 1), cohort, world.agreement(), plan, ledger, drawer).value
+    released = Session(world.agreement(), plan, ledger, drawer).release(0, (0, 1), cohort).value
     assert ledger.epsilon("replay", "roster") == math.inf
     expected = (
         world.agreement()
@@ -499,14 +494,10 @@ def test_a_release_without_noise_is_charged_as_infinite(world, make_ledger, draw
 def test_a_release_expects_qn_clients_and_never_counts_them(world, make_ledger, drawer):
     plan, people = calibrate(Budget(8.0), releases=2, q=0.5), world.population
     nobody = np.zeros(people.count, dtype=bool)
-    released = one_round(
-        0,
-        (0, 1),
-        people.cohort(0, nobody, plan.cap),
-        world.agreement(),
-        plan,
-        make_ledger(8.0),
-        drawer,
-    ).value
+    released = (
+        Session(world.agreement(), plan, make_ledger(8.0), drawer)
+        .release(0, (0, 1), people.cohort(0, nobody, plan.cap))
+        .value
+    )
     assert released.expected_weight == pytest.approx(0.5 * world.agreement().expected_weight)
     np.testing.assert_array_equal(released.modes, [0, 1])

@@ -12,7 +12,7 @@ from scipy import stats
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.clip_bound import TARGET_BOUND, with_bound
-from cslr.protocol.round import BLOCKS, contribute_block, one_round, statistics_of
+from cslr.protocol.round import BLOCKS, Session, block_ask, contribute_block, statistics_of
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.estimate import Noise
 
@@ -62,7 +62,7 @@ def test_every_block_is_clipped_to_its_own_bound(world, agreement, block):
     examples.targets[4] *= 1e6
     request = agreement.request(0, (0, 1))
     raw = request.layout.blocks(statistics_of(examples, request))[block]
-    bounded = contribute_block(examples, request, block)
+    bounded = contribute_block(examples, block_ask(request, block))
     assert bounded.grid.bound == BOUNDS[block]
     rows = bounded.rows(_SEAL)
     assert max(math.isqrt(int(row @ row)) for row in rows) <= bounded.grid.steps
@@ -90,7 +90,7 @@ def test_four_statistics_are_four_charges_behind_one_coin(
     agreement, cohort, make_ledger, drawer, q
 ):
     plan, ledger = planned(4.0, q), make_ledger(4.0)
-    one_round(0, (0, 1), cohort, agreement, plan, ledger, drawer)
+    Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)
     charges = ledger.charges
     assert [charge.label for charge in charges] == [f"task 0 {name}" for name in BLOCKS]
     assert {charge.round for charge in charges} == {charges[0].round}
@@ -109,9 +109,9 @@ def test_without_clip_and_noise_it_is_what_one_clip_releases(
 ):
     wide = world.agreement(family="tagging", clipping="separate", bounds=WIDE)
     joint = world.agreement(family="tagging", bound=50.0)
-    four = one_round(0, (0, 1), cohort, wide, planned(), make_ledger(), drawer).value
+    four = Session(wide, planned(), make_ledger(), drawer).release(0, (0, 1), cohort).value
     plan = calibrate(Budget(math.inf), 1)
-    one = one_round(0, (0, 1), cohort, joint, plan, make_ledger(), make_drawer()).value
+    one = Session(joint, plan, make_ledger(), make_drawer()).release(0, (0, 1), cohort).value
     for name, value in vars(one.sums).items():
         np.testing.assert_allclose(getattr(four.sums, name), value, atol=0.03, err_msg=name)
 
@@ -121,8 +121,10 @@ def test_each_statistic_has_noise_of_its_own_bound(
 ):
     """σ times B of each block, in its own units; told to the reader as it is."""
     plan = planned(1.0)
-    noisy = one_round(0, (0, 1), cohort, agreement, plan, make_ledger(1.0), drawer).value
-    clear = one_round(0, (0, 1), cohort, agreement, planned(), make_ledger(), make_drawer()).value
+    noisy = Session(agreement, plan, make_ledger(1.0), drawer).release(0, (0, 1), cohort).value
+    clear = (
+        Session(agreement, planned(), make_ledger(), make_drawer()).release(0, (0, 1), cohort).value
+    )
     assert vars(noisy.noise) == pytest.approx(
         dict(
             zip(
@@ -166,12 +168,16 @@ class BreaksAt:
 def test_a_round_that_crashed_goes_on_from_the_statistics_that_were_kept(
     agreement, cohort, make_ledger, drawer, block, make_drawer
 ):
-    told, ledger = (0, (0, 1), cohort, agreement, planned(4.0)), make_ledger(4.0)
-    straight = one_round(*told, make_ledger(4.0), make_drawer()).value
+    ledger = make_ledger(4.0)
+
+    def released(ledger, keep):
+        return Session(agreement, planned(4.0), ledger, keep).release(0, (0, 1), cohort).value
+
+    straight = released(make_ledger(4.0), make_drawer())
     with pytest.raises(Crash):
-        one_round(*told, ledger, BreaksAt(drawer, f"task 0 {BLOCKS[block]}"))
+        released(ledger, BreaksAt(drawer, f"task 0 {BLOCKS[block]}"))
     assert len(drawer.kept) == block
-    found = one_round(*told, ledger, drawer).value
+    found = released(ledger, drawer)
     assert len(ledger.charges) == 4
     for name, value in vars(straight.sums).items():
         np.testing.assert_array_equal(getattr(found.sums, name), value)
@@ -180,7 +186,7 @@ def test_a_round_that_crashed_goes_on_from_the_statistics_that_were_kept(
 def test_kept_statistics_are_read_again_and_not_paid_again(agreement, cohort, make_ledger, drawer):
     plan, ledger = planned(4.0), make_ledger(4.0)
     first, again = (
-        one_round(0, (0, 1), cohort, agreement, plan, ledger, drawer).value for _ in range(2)
+        Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort).value for _ in range(2)
     )
     assert len(ledger.charges) == 4
     for name, value in vars(first.sums).items():
@@ -192,5 +198,7 @@ def test_where_a_label_settles_the_target_the_empty_statistic_is_no_obstacle(
 ):
     agreement = world.agreement(clipping="separate", bounds=BOUNDS)
     cohort = world.population.cohort(0, np.ones(12, dtype=bool), 2)
-    found = one_round(0, (0, 1), cohort, agreement, planned(4.0), make_ledger(4.0), drawer).value
+    found = (
+        Session(agreement, planned(4.0), make_ledger(4.0), drawer).release(0, (0, 1), cohort).value
+    )
     assert found.sums.target.shape == (2, 0)

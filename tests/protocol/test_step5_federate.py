@@ -14,9 +14,9 @@ from cslr.protocol.step5_federate import (
     LocalTraining,
     applied,
     local_updates,
-    update_of,
 )
 from cslr.protocol.targets import label_targets
+from cslr.protocol.updates import UpdateId, update_ask, update_of
 from cslr.seeding import Seeds
 
 WIDTH, HIDDEN = 24, 16
@@ -269,7 +269,7 @@ def test_labels_that_no_task_has_shown_are_left_alone(world, told):
 def test_an_update_is_clipped_as_one_vector(world, told, norm):
     examples = world.examples(1)
     raw = local_updates(examples, told())
-    bounded = update_of(examples, told(), norm)
+    bounded = update_of(examples, update_ask(UpdateId(1, 0, 12), told(), norm))
     rows = bounded.grid.decode(bounded.rows(_SEAL))
     share = np.minimum(1.0, norm / np.linalg.norm(raw, axis=1))
     np.testing.assert_allclose(rows, raw * share[:, None], atol=2 * norm / 2**20)

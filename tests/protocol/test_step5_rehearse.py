@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from cslr.protocol.head import HeadSettings, initial_head
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED, Sampler, rehearse
+from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED, Rehearsal, Sampler, rehearse
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
@@ -309,7 +309,7 @@ def test_a_head_too_narrow_for_the_rule_is_left_alone(sampler):
 def rehearsed(replay, space, hidden=16, passes=5, seed=1, family=FOUR):
     settings = HeadSettings(hidden, learning_rate=3e-3, sigmoid=family.sigmoid)
     start = initial_head(WIDTH, family.outputs, settings, np.random.default_rng(0))
-    return rehearse(replay, space, family, start, settings, 60, passes, Seeds(seed))
+    return rehearse(replay, space, family, Rehearsal(start, settings, 60, passes, Seeds(seed)))
 
 
 def accuracy(head, world) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from scipy import stats
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.protocol.updates import UpdateId, release_update, sum_of_updates
+from cslr.privacy.secure_sum import plain_sum
+from cslr.protocol.answers import answer
+from cslr.protocol.updates import UpdateId, release_update, update_ask
 
 HEAD = Schedule(replay=0, head=2)
 WHERE = UpdateId(task=1, round=0, clients=50)
@@ -27,9 +30,27 @@ def some_updates(b: int = 6, size: int = 30, length: float = 0.1, seed: int = 0)
     return length * rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def released_update(updates, norm, *rest):
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Training whose outcome is known."""
+
+    vectors: np.ndarray
+
+    def updates(self, examples):
+        return self.vectors
+
+
+class Everybody:
+    """All clients at once, who need no rows."""
+
+    def total(self, ask):
+        return plain_sum([answer(None, ask)])
+
+
+def released_update(updates, norm, update, *rest):
     """(D,) the average of updates that clients would send now."""
-    return release_update(lambda: sum_of_updates(updates, norm), *rest)
+    ask = update_ask(update, Trained(updates), norm)
+    return release_update(ask, update, Everybody, *rest)
 
 
 class Crash(Exception):
@@ -196,10 +217,11 @@ def test_after_a_crash_nobody_is_asked_again(enforced_ledger, drawer):
     with pytest.raises(Crash):
         released_update(some_updates(), NORM, WHERE, plan, ledger, Broken())
 
-    def ask():
+    def cohort():
         raise AssertionError("clients were asked for an update that was charged already")
 
-    release_update(ask, WHERE, plan, ledger, drawer)
+    ask = update_ask(WHERE, Trained(some_updates()), NORM)
+    release_update(ask, WHERE, cohort, plan, ledger, drawer)
     assert list(drawer.kept) == [WHERE.label]
     assert len(ledger.charges) == 1
 

@@ -17,7 +17,7 @@ from cslr.errors import LedgerCorrupted, RunDirectoryError
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.round import one_round
+from cslr.protocol.round import Session
 from cslr.runs.directory import RunDirectory, SeedDirectory, read_trace
 
 CONFIG = Config()
@@ -195,7 +195,7 @@ def rounds(world):
         everyone = np.ones(world.population.count, dtype=bool)
         for task in range(count):
             cohort = world.population.cohort(task, everyone, plan.cap)
-            one_round(task, world.tasks[task], cohort, agreement, plan, ledger, keep)
+            Session(agreement, plan, ledger, keep).release(task, world.tasks[task], cohort)
         return [keep.load(f"task {task}") for task in range(count)]
 
     return go

@@ -17,7 +17,7 @@ from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.learn import run
 from cslr.runs.mixed_encoders import encoder_of, in_common, translations
-from cslr.runs.own_data import load_own_stream
+from cslr.runs.own_data import declaration_of, load_own_stream
 from cslr.runs.prepare import population_of
 from cslr.seeding import Seeds
 
@@ -272,7 +272,7 @@ def test_a_private_text_among_the_public_sentences_is_found(tmp_path):
     for lines, warned in ((sentences, False), ([*sentences, private], True)):
         public.write_text("\n".join(lines))
         stream = StreamConfig(data=data, declaration=tmp_path / "mine.toml", public=public)
-        _, notices = load_own_stream(stream)
+        _, notices = load_own_stream(stream, declaration_of(stream))
         told = [notice for notice in notices if "also stand in clients' texts" in notice]
         assert len(told) == warned
         assert all("line 121" in notice and private not in notice for notice in told)

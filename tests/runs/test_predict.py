@@ -18,10 +18,11 @@ import pytest
 from cslr.config import load_config
 from cslr.data.streams import Stream, load_stream
 from cslr.errors import ConfigError, CslrError, EncoderError, RunDirectoryError
+from cslr.methods.registry import METHODS
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import load_embedded
 from cslr.runs.learn import run
-from cslr.runs.predict import Answer, Choice, Entity, Model, load_predictor
+from cslr.runs.predict import KEEP_NO_HEAD, Answer, Choice, Entity, Model, load_predictor
 
 pytestmark = pytest.mark.xdist_group("predict")
 
@@ -252,3 +253,7 @@ def test_a_damaged_head_of_an_encoder_is_named(finished, tmp_path):
         "head-1.safetensors is missing or damaged",
         encoder="minilm+rotated",
     )
+
+
+def test_the_methods_that_keep_no_head_are_those_that_say_so():
+    assert set(KEEP_NO_HEAD) == {name for name, each in METHODS.items() if not each.keeps_head}

@@ -15,6 +15,7 @@ from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Plan, calibrate
 from cslr.research.experiments.grid import all_cells, load_experiment
 from cslr.runs.prepare import plan_of
+from cslr.runs.settled import SettledConfig
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 EMBEDDED = ("clinic", "desk", "ward")
@@ -61,6 +62,9 @@ def shipped_configs() -> list[Config]:
 
 def shipped_plans() -> tuple[Plan, ...]:
     """Every distinct plan with noise; `cslr plan` of the README among them."""
-    found = [plan_of(config, *shape_of(config.stream.name)) for config in shipped_configs()]
+    found = [
+        plan_of(SettledConfig.of(config), *shape_of(config.stream.name))
+        for config in shipped_configs()
+    ]
     found.append(calibrate(Budget(4.0), 6, cap=1))
     return tuple(dict.fromkeys(plan for plan in found if plan.unit is not None))

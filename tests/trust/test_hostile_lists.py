@@ -23,7 +23,7 @@ from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.list_mode import list_statistics, server_ids
-from cslr.protocol.round import _read, contribute, replay_of
+from cslr.protocol.round import replay_of, sum_ask
 from cslr.protocol.step3_match import MATCHERS
 
 SIGMA = 2.0
@@ -103,9 +103,9 @@ def test_the_replay_made_with_such_names_is_finite(world, agreement, make_ledger
     told = replace(request, names=dict(enumerate(ids)))
     plan = calibrate(Budget(4.0), 1, schedule=Schedule(replay=1, lists=1))
     cohort = world.population.cohort(0, np.ones(12, dtype=bool), cap=2)
-    summed = cohort.total(partial(contribute, request=told))
+    summed = cohort.total(sum_ask(told))
     released = release(summed, plan.charge("task 0", 0), make_ledger(math.inf))
-    read = partial(_read, request=told, agreement=agreement, plan=plan)
+    read = partial(agreement.read, request=told, plan=plan)
     replay = replay_of([released.map(told.layout.unpack).map(read)], agreement).value
     for name in ("weights", "mean", "centre", "relative", "targets"):
         assert np.isfinite(getattr(replay, name)).all(), name

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,13 @@ from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
+from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.noise import tag_for_sum
 from cslr.privacy.values import _SEAL, Bounded, Summed
+from cslr.protocol.answers import ANSWERS
 from cslr.protocol.messages import MESSAGES, messages_of
+from cslr.protocol.ports import Ask, Examples
 
 EPSILON = 4.0
 FINGERPRINT = bytes(32)  # a key known to all: equal payloads are recognised under any label
@@ -41,9 +44,8 @@ VARIANTS: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
 ROWS = {"z", "labels", "targets", "kinds"}
 QUESTIONS = {f"cslr.federation.simulation.SimulatedCohort.{name}" for name in ("total", "each")}
 READERS = {
-    # On behalf of devices: what a cohort is asked, and the clients of FedCIL.
+    # On behalf of devices: what a cohort is asked.
     *QUESTIONS,
-    "cslr.methods.fedcil.rounds.Federation._held",
     # How many rows there are and how wide, which no message carries.
     "cslr.federation.simulation.Population.held",
     "cslr.methods.method.MethodContext.initial_head",
@@ -126,12 +128,12 @@ def recording() -> Iterator[Record]:
     def asking(question: str) -> Callable[..., object]:
         original = getattr(SimulatedCohort, question)
 
-        def ask(self: SimulatedCohort, device: object) -> object:
-            function = getattr(device, "func", device)
+        def asked(self: SimulatedCohort, ask: Ask[Any]) -> object:
+            function = ANSWERS[ask.kind]
             noted.asked.append(f"{function.__module__}.{function.__qualname__}")
-            return original(self, device)
+            return original(self, ask)
 
-        return ask
+        return asked
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Bounded, "__init__", make_bounded)
@@ -146,9 +148,9 @@ def recording() -> Iterator[Record]:
 
 def run(record: Record, context: MethodContext, method: str) -> MethodContext:
     """Every stage of a method, its rows watched from its first line to its last."""
-    people = context.population
+    people = context.clients
     watched = Watched(**{each.name: getattr(people, each.name) for each in fields(Population)})
-    context = replace(context, population=watched)
+    context = replace(context, clients=watched)
     Watched.record = record
     for stage in METHODS[method].stages(context):
         stage()
@@ -208,15 +210,19 @@ def test_the_record_notices_what_was_not_declared_or_paid(prepared):
         context = run(record, prepared("dp-class-stats"), "dp-class-stats")
         check(record, context.ledger)
         paid = {tag for _, tag in record.charged}
-        context.cohort(0).total(_everything).total(_SEAL)
+        ask = Ask("on the side", "update", Everything(), Grid(1.0))
+        context.cohort(0).total(ask).total(_SEAL)
         assert not set(record.opened) <= paid
-        assert any("_everything" in one for one in record.asked)
+        assert any("update_of" in one for one in record.asked)
         Watched.record = record
-        _ = context.population.z[:1]
+        _ = context.clients.z[:1]
         assert "outside" in record.readers
         with pytest.raises(AssertionError):
             check(record, context.ledger)
 
 
-def _everything(examples: object) -> Bounded:
-    return bound(np.ones((len(examples.clients), 3)), Grid(1.0))
+class Everything:
+    """Training that sends the same vector whatever a client holds."""
+
+    def updates(self, examples: Examples) -> np.ndarray:
+        return np.ones((len(examples.clients), 3))

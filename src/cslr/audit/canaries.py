@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from cslr.federation.simulation import SimulatedCohort
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
-from cslr.protocol.ports import Device
+from cslr.protocol.ports import Ask
 
 __all__ = ["Canaries", "CohortWithCanaries", "draw_canaries", "surest"]
 
@@ -111,11 +111,10 @@ class CohortWithCanaries:
     vectors: FloatArray  # (b, D)
     grid: Grid
 
-    def total(self, device: Device) -> Summed:
+    def total(self, ask: Ask[Any]) -> Summed:
         """The sum over all of them; canaries clip as every client does."""
-        honest = [device(batch) for batch in self.cohort.batches()]
-        return plain_sum([*honest, bound(self.vectors, self.grid)])
+        return plain_sum([*self.cohort.answers(ask), bound(self.vectors, self.grid)])
 
-    def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
+    def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
         """Canaries send no lists: only rounds that ask for a sum are audited."""
-        return self.cohort.each(device)
+        return self.cohort.each(ask)

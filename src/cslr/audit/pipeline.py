@@ -29,11 +29,11 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Plan, Schedule
-from cslr.privacy.values import Released, Summed
+from cslr.privacy.values import Summed
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.round import contribute, one_round, replay_of, request_for
+from cslr.protocol.ports import Request
+from cslr.protocol.round import Session, sum_ask
 from cslr.protocol.step4_aggregate.contribution import Layout
-from cslr.protocol.step4_aggregate.estimate import TaskRelease
 from cslr.seeding import Seeds
 
 __all__ = ["CANARIES", "CONFIDENCE", "OneRun", "one_run"]
@@ -84,15 +84,15 @@ def one_run(
     drawn = draw_canaries(count, sizes, plan.cap, seeds.at("directions"))
     guesses = _guesses(drawn, plan, confidence, seeds.at("simulated"))
     included = seeds.at("coins").random(count) < 0.5
-    releases, expected = _released(context, agreement, drawn, included, told)
+    session, expected = _released(context, agreement, drawn, included, told)
     guess = partial(_guess, drawn, included, guesses, plan, confidence)
     bound = agreement.bounds[0]
     white = [(_kept(context, task) - usual) / bound for task, usual in enumerate(expected)]
     usual_sums = [
         replace(each.value, sums=layout.unpack(usual))
-        for each, layout, usual in zip(releases, layouts, expected, strict=True)
+        for each, layout, usual in zip(session.releases, layouts, expected, strict=True)
     ]
-    shifts = shifts_of(replay_of(releases, agreement).value, usual_sums, agreement)
+    shifts = shifts_of(session.replay(), usual_sums, agreement)
     black = [layout.pack(shift) for layout, shift in zip(layouts, shifts, strict=True)]
     return OneRun(
         guess("pipeline, white box", drawn.projections(white)),
@@ -107,24 +107,29 @@ def _released(
     drawn: Canaries,
     included: BoolArray,
     told: Told | None,
-) -> tuple[list[Released[TaskRelease]], list[FloatArray]]:
+) -> tuple[Session, list[FloatArray]]:
     """All rounds with the canaries that are in, and (D_t,) what was to be expected of each sum."""
     plan, tasks = context.plan, len(context.tasks)
     grid = Grid(agreement.bounds[0])
-    known = (agreement, plan, context.ledger, context.keep)
     context.ledger.fix_plan(plan, agreement.public_facts())
-    releases: list[Released[TaskRelease]] = []
+    session = Session(agreement, plan, context.ledger, context.keep)
     expected: list[FloatArray] = []
     for task, labels in enumerate(context.tasks):
         if told is not None:
             told(f"task {task + 1} with canaries", task, tasks)
-        honest = context.cohort(task)
-        request = request_for(task, labels, honest, *known, tuple(releases), None)
+        honest = context.open_cohort(task)
         cohort = CohortWithCanaries(honest, drawn.sent(task, included, grid.bound), grid)
-        releases.append(one_round(task, labels, cohort, *known, tuple(releases)))
-        without_canaries = _exact(honest.total(partial(contribute, request=request)))
+        session.release(task, labels, cohort)
+        without_canaries = _exact(honest.total(sum_ask(_told(session))))
         expected.append(without_canaries + grid.bound * drawn.half(task))
-    return releases, expected
+    return session, expected
+
+
+def _told(session: Session) -> Request:
+    """What clients were told in the last round."""
+    if session.request is None:
+        raise ValueError("session: it has released nothing yet")
+    return session.request
 
 
 def _kept(context: MethodContext, task: int) -> FloatArray:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from cslr.config import Config
-from cslr.data.own import load_declaration
 from cslr.data.streams import load_stream
 from cslr.errors import ConfigError, LedgerCorrupted
-from cslr.methods.registry import method_named
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Budget, Plan, Schedule
-from cslr.runs.own_data import complete, is_own
 from cslr.runs.prepare import plan_of
+from cslr.runs.settled import SettledConfig, settle
 
 __all__ = ["Audited", "Shape", "plan_of_config", "plan_of_ledger", "shape_of_stream"]
 
@@ -46,34 +44,33 @@ class Audited:
         return self.plan.schedule == Schedule()
 
 
-def plan_of_config(config: Config, shape: Shape) -> Audited:
-    """The plan that a run of ``config`` on a stream of this shape would fix."""
-    method = method_named(config.method)
-    if method.reads != "privately":
+def plan_of_config(settled: SettledConfig, shape: Shape) -> Audited:
+    """The plan that a run on a stream of this shape would fix."""
+    config = settled.config
+    if settled.method.reads != "privately":
         raise ConfigError(
             f"method {config.method!r} learns nothing privately from clients: there is no noise to "
             "audit"
         )
-    plan = plan_of(config, shape.tasks, shape.cap)
+    plan = plan_of(settled, shape.tasks, shape.cap)
     clients = config.stream.clients or shape.clients
-    directions = method.settled(config).replay.directions
+    directions = config.replay.directions
     return Audited(config.stream.name, plan, clients, shape.labels, directions)
 
 
-def shape_of_stream(config: Config) -> tuple[Config, Shape]:
-    """The configuration, completed, and the shape of the stream it names.
+def shape_of_stream(config: Config) -> tuple[SettledConfig, Shape]:
+    """The configuration, settled, and the shape of the stream it names.
 
     Of one's own rows only the declaration is read.
     """
-    config = complete(config)
-    wanted = config.stream
-    if is_own(wanted) and wanted.declaration is not None:
-        declared = load_declaration(wanted.declaration)
+    settled = settle(config)
+    wanted, declared = settled.config.stream, settled.declaration
+    if declared is not None:
         most = max(len(task.labels or declared.labels) for task in declared.tasks)
-        return config, Shape(len(declared.tasks), most, declared.clients)
+        return settled, Shape(len(declared.tasks), most, declared.clients)
     stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
     most = max(len(task.labels) for task in stream.tasks)
-    return config, Shape(len(stream.tasks), most, stream.clients, stream.cap)
+    return settled, Shape(len(stream.tasks), most, stream.clients, stream.cap)
 
 
 def plan_of_ledger(path: Path) -> Audited:

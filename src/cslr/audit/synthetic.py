@@ -52,7 +52,7 @@ def synthetic_context(
     centres = _unit(rng.standard_normal((TOPICS + total, dimension)))
     topics = rng.integers(len(centres), size=PUBLIC)
     return MethodContext(
-        population=_population(clients, tasks, labels, centres[TOPICS:], rng),
+        clients=_population(clients, tasks, labels, centres[TOPICS:], rng),
         tasks=tuple(tuple(range(task * labels, (task + 1) * labels)) for task in range(tasks)),
         family=Family("classification", total),
         label_texts=centres[TOPICS:],

@@ -123,6 +123,7 @@ def _audited(
 
     from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
     from cslr.runs.directory import ledgers_of
+    from cslr.runs.settled import SettledConfig
 
     for flag, number in (("--tasks", tasks), ("--labels", labels)):
         if number is not None and number < 1:
@@ -139,10 +140,10 @@ def _audited(
             int(labels or _BY_HAND["labels"]),
             int(_BY_HAND["clients"]),
         )
-        return replace(plan_of_config(config, shape), name="this plan")
-    config, shape = shape_of_stream(load_config(path, given))
+        return replace(plan_of_config(SettledConfig.of(config), shape), name="this plan")
+    settled, shape = shape_of_stream(load_config(path, given))
     shape = replace(shape, tasks=tasks or shape.tasks, labels=labels or shape.labels)
-    return plan_of_config(config, shape)
+    return plan_of_config(settled, shape)
 
 
 def _attacked(

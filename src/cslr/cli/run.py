@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
 
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cslr.runs.settled import SettledConfig
 
 __all__ = ["run_command", "upgrade_command"]
 
@@ -153,12 +156,12 @@ def run_command(
         "yardsticks": yardsticks,
         **_settings(setting or []),
     }
-    _run(
-        load_config(config, {name: value for name, value in given.items() if value is not None}),
-        run_dir,
-        as_json,
-        until,
-    )
+    from cslr.runs.settled import settle
+
+    if until is not None and until < 1:
+        raise ConfigError(f"--until must be at least 1 task, not {until}")
+    named = {name: value for name, value in given.items() if value is not None}
+    _run(settle(load_config(config, named)), run_dir, as_json, until)
 
 
 def upgrade_command(
@@ -176,13 +179,13 @@ def upgrade_command(
 
     Example: `cslr run --until 2 --run-dir runs/a`, then `cslr upgrade runs/a --encoder mpnet`
     """
-    from cslr.runs.own_data import complete
+    from cslr.runs.settled import settle
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
-    config = complete(upgraded_config(run, encoder))
-    place = run_dir or run.with_name(f"{run.name}-{config.digest()[:6]}")
-    begin_upgrade(run, config, place)
-    _run(config, place, as_json)
+    settled = settle(upgraded_config(run, encoder))
+    place = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
+    begin_upgrade(run, settled.given, place)
+    _run(settled, place, as_json)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -213,7 +216,9 @@ def _new_run_dir(config: Config) -> Path:
     return Path("runs") / f"{stamp}-{config.stream.name}-{config.method}-{config.digest()[:6]}"
 
 
-def _run(config: Config, path: Path | None, as_json: bool, until: int | None = None) -> None:
+def _run(
+    settled: SettledConfig, path: Path | None, as_json: bool, until: int | None = None
+) -> None:
     from cslr.cli.show.summary import print_summary
     from cslr.files import write_atomic
     from cslr.privacy.plan import weak_delta
@@ -221,16 +226,14 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
-    from cslr.runs.own_data import complete, public_warning
+    from cslr.runs.own_data import public_warning
 
-    if until is not None and until < 1:
-        raise ConfigError(f"--until must be at least 1 task, not {until}")
-    config = complete(config)
+    config = settled.given
     path = path or _new_run_dir(config)
     directory = RunDirectory(path, config)
     errors = Console(stderr=True)
     try:
-        embedded = load_embedded(config, progress=True)
+        embedded = load_embedded(settled, progress=True)
         few = public_warning(config, embedded.public.shape, embedded.stream.family)
         weak = weak_delta(config.privacy.delta, config.stream.clients or embedded.stream.clients)
         warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
@@ -238,10 +241,10 @@ def _run(config: Config, path: Path | None, as_json: bool, until: int | None = N
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
         with _steps(errors) as on_step:
             if until is not None and until < len(embedded.stream.tasks):
-                learn(config, embedded, directory, on_step, until)
+                learn(settled, embedded, directory, on_step, until)
                 errors.print(f"Stopped after {until} tasks. With --run-dir {path} it goes on.")
                 return
-            result = run(config, embedded, directory, on_step)
+            result = run(settled, embedded, directory, on_step)
     except KeyboardInterrupt:
         errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
         raise typer.Exit(130) from None

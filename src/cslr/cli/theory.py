@@ -213,7 +213,7 @@ def _examine(
     from cslr.cli.show.theory import examined_json, print_examined
     from cslr.research.theory.anchors import MARGIN, examine
     from cslr.runs.embedded import load_embedded
-    from cslr.runs.own_data import complete, is_own
+    from cslr.runs.own_data import is_own
 
     if is_own(config.stream) or config.privacy.mode == "enforced":
         raise ConfigError(
@@ -222,7 +222,7 @@ def _examine(
         )
     if margin is not None and not margin > 0:
         raise ConfigError(f"--margin must be positive, not {margin:g}")
-    embedded = load_embedded(complete(config), progress=True)
+    embedded = load_embedded(config, progress=True)
     found = examine(config, embedded, MARGIN if margin is None else margin, failure, counts)
     if as_json:
         typer.echo(json.dumps(examined_json(found)))

@@ -9,8 +9,8 @@ privacy is enforced not even that may pass from one client to another, so each i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from cslr.federation.poisoning import opposed
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
-from cslr.protocol.ports import Device, Examples
+from cslr.protocol.answers import Device
+from cslr.protocol.ports import Ask, Examples
 from cslr.seeding import Seeds
 
 __all__ = ["Population", "SimulatedCohort"]
@@ -116,6 +117,7 @@ class SimulatedCohort:
     """Clients that take part only to do harm: they respect the bound and nothing else."""
     alone: bool = False
     """One client a batch: an answer depends on that client's rows alone, bit for bit."""
+    device: Device = field(default_factory=Device, init=False, repr=False)
 
     @property
     def size(self) -> int:
@@ -124,12 +126,16 @@ class SimulatedCohort:
         holders = np.unique(self.population.clients[held])
         return int(self.taking_part[holders].sum())
 
-    def total(self, device: Device) -> Summed:
+    def total(self, ask: Ask[Any]) -> Summed:
         """An ideal secure sum over the clients that take part."""
-        answers = [device(batch) for batch in self.batches()]
-        return plain_sum([*answers, *self._opposition(answers, device)])
+        return plain_sum(self.answers(ask))
 
-    def each(self, device: Device) -> tuple[tuple[int, ...], list[Bounded]]:
+    def answers(self, ask: Ask[Any]) -> list[Bounded]:
+        """What a sum adds up: the clients' answers in batches, hostile ones last."""
+        answers = [self.device.answer(batch, ask) for batch in self.batches()]
+        return [*answers, *self._opposition(answers, ask)]
+
+    def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
         """The answers of all clients that take part, in batches, and who gave them.
 
         One that holds nothing of the task answers too: a silence would tell.
@@ -141,14 +147,14 @@ class SimulatedCohort:
         if silent:
             batches.append(self._nobody(tuple(silent)))
         clients = tuple(client for batch in batches for client in batch.clients)
-        answers: list[Bounded] = [device(batch) for batch in batches]
-        return (*clients, *self.hostile), [*answers, *self._opposition(answers, device)]
+        answers = [self.device.answer(batch, ask) for batch in batches]
+        return (*clients, *self.hostile), [*answers, *self._opposition(answers, ask)]
 
-    def _opposition(self, answers: Sequence[Bounded], device: Device) -> list[Bounded]:
+    def _opposition(self, answers: Sequence[Bounded], ask: Ask[Any]) -> list[Bounded]:
         if not self.hostile:
             return []
         if self.population.attack == "mislead":
-            return [device(self._misleading())]
+            return [self.device.answer(self._misleading(), ask)]
         return [opposed(answers, len(self.hostile))]
 
     def _misleading(self) -> Examples:

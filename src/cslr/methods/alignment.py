@@ -6,6 +6,7 @@ pooled); here they are known, and say what a matcher is worth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +16,9 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.federation.simulation import SimulatedCohort
 from cslr.numerics.gaussian import Gaussians
 from cslr.protocol.ports import Request
-from cslr.protocol.round import canonical_ids
 from cslr.protocol.step1_list import group_lists, shares_of, steadied
 from cslr.protocol.step2_sign import hit_rate, least_margin, signatures
+from cslr.protocol.step3_match import canonical_ids
 
 __all__ = ["Alignment", "align", "summary"]
 
@@ -36,24 +37,24 @@ class Alignment:
 
 def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
     """What the candidates of a cohort are, and what they were called."""
-    found: dict[int, list[tuple[IntArray, IntArray, FloatArray, FloatArray]]] = {}
+    candidates: dict[int, list[tuple[IntArray, IntArray, FloatArray, FloatArray]]] = {}
     space = request.space
     for batch in cohort.batches():
         if batch.kinds is None:
             return []
-        for x, own in group_lists(batch, request):
-            ids = canonical_ids(batch, own, request)
-            shares = shares_of(own.lists, x, own.mine)  # (b, n, L)
+        for x, group in group_lists(batch, request):
+            ids = canonical_ids(batch, group, request)
+            shares = shares_of(group.lists, x, group.mine)  # (b, n, L)
             kinds = np.arange(int(batch.kinds.max(initial=0)) + 1)
             is_kind = (batch.kinds[..., None] == kinds).astype(np.float64)
             mass = np.einsum("bnl,bnk->blk", shares, is_kind)
-            steady = steadied(own.lists, own.counts, space.spread, request.learner.pseudo_count)
+            steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)
             signed = signatures(Gaussians(steady.mean, steady.covariance), space.anchors)
-            real = own.lists.weights > 0
-            found.setdefault(own.place, []).append(
+            real = group.lists.weights > 0
+            candidates.setdefault(group.place, []).append(
                 (ids[real], mass.argmax(axis=-1)[real], mass.max(axis=-1)[real], signed[real])
             )
-    return [_gathered(parts, request.sub_modes) for parts in found.values()]
+    return [_gathered(parts, request.sub_modes) for parts in candidates.values()]
 
 
 def _gathered(
@@ -65,7 +66,7 @@ def _gathered(
     return Alignment(table, signed, kinds)
 
 
-def summary(alignments: list[Alignment]) -> dict[str, float]:
+def summary(alignments: Sequence[Alignment]) -> dict[str, float]:
     """Means over tasks and groups that have more than one true kind; nothing if none has.
 
     alignment: the weight of candidates whose mode mostly holds their kind; by_chance: the same if

@@ -20,23 +20,21 @@ from cslr.methods.alignment import Alignment, align, summary
 from cslr.methods.federated_head import ROUNDS, federated_stage
 from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
 from cslr.privacy.plan import Schedule
-from cslr.privacy.values import Released
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.carry_over import carried, lifted, passage, raw_passage
 from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
-from cslr.protocol.round import BLOCKS, one_round, replay_of, request_for
+from cslr.protocol.round import BLOCKS, Session
 from cslr.protocol.step1_list import ListLearner
-from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
-from cslr.protocol.step5_rehearse import rehearse
+from cslr.protocol.step4_aggregate.estimate import Replay
+from cslr.protocol.step5_rehearse import Rehearsal, rehearse
 from cslr.seeding import Seeds
 
-__all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
+__all__ = ["METHOD", "agree", "prior_head", "rehearsal_of", "replay_method"]
 
 CANDIDATES: Final = 32
 """V: public means of each label that clients vote among, where means are selected."""
-Releases = Sequence[Released[TaskRelease]]
 
 
 def agree(context: MethodContext) -> Agreement:
@@ -61,8 +59,8 @@ def agree(context: MethodContext) -> Agreement:
         replay.prior,
         seeds.at("prototypes"),
         dict.fromkeys(context.tasks) if pooled else None,
-        CANDIDATES if replay.aggregate == "select" else 0,
-        topics if topics is not None and topics.shape[1] == sub_modes else None,
+        candidates=CANDIDATES if replay.aggregate == "select" else 0,
+        topics=topics if topics is not None and topics.shape[1] == sub_modes else None,
     )
     default = 1 if sub_modes == 1 else 2 * sub_modes
     agreement = Agreement(
@@ -72,7 +70,7 @@ def agree(context: MethodContext) -> Agreement:
         replay.matcher or "signature",
         replay.second_moments or "shared",
         seeds.seed,
-        context.population.count,
+        context.clients.count,
         context.family,
         release=replay.release or "sum",
         clipping=replay.clipping or "joint",
@@ -115,23 +113,25 @@ def stages(context: MethodContext) -> Stages:
         return
     agreement = agree(context)
     context.ledger.fix_plan(context.plan, agreement.public_facts())
-    releases: list[Released[TaskRelease]] = []
+    session = Session(agreement, context.plan, context.ledger, context.keep)
     federated = context.head.kind in ("federated", "dp-fedavg")
-    head = prior_head(context) if federated else context.initial_head()
+    head = prior_head(context) if federated else None
     aligned: list[Alignment] = []
-    yield partial(_learnt, context, agreement, (), head if federated else None)
+    yield partial(_fitted, context, session.snapshot(), head)
     for task, labels in enumerate(context.tasks):
-        if federated:
-            earlier = _replay(releases, agreement)
-            head = federated_stage(context, task, head, earlier, agreement.space)
-        teacher = head if context.replay.release == "list" and federated else None
-        told = (task, labels, context.cohort(task), agreement, context.plan)
-        kept = (context.ledger, context.keep, tuple(releases), teacher)
-        releases.append(one_round(*told, *kept))
-        if agreement.learner.size > 1 and context.ledger.federation.privacy == "simulated":
-            aligned += align(context.cohort(task), request_for(*told, *kept))
-        known = (tuple(releases), head if federated else None, summary(aligned))
-        yield partial(_learnt, context, agreement, *known)
+        if head is not None:
+            head = federated_stage(context, task, head, _released(session), agreement.space)
+        teacher = head if agreement.release == "list" else None
+        session.release(task, labels, context.cohort(task), teacher)
+        aligned = [*aligned, *_aligned(context, session, task)]
+        yield partial(_fitted, context, session.snapshot(), head, aligned)
+
+
+def _aligned(context: MethodContext, session: Session, task: int) -> list[Alignment]:
+    """How well the candidates of a task were named, where clients are simulated."""
+    if session.request is None or session.agreement.learner.size == 1 or context.enforced:
+        return []
+    return align(context.open_cohort(task), session.request)
 
 
 def upgraded_stages(context: MethodContext, earlier: Earlier) -> Stages:
@@ -140,51 +140,50 @@ def upgraded_stages(context: MethodContext, earlier: Earlier) -> Stages:
     Up to the upgrade everything is as it was then; from it on, what was released before is read in
     the new space beside what is released there. The ledger notes the change.
     """
-    if context.head.kind in ("federated", "dp-fedavg"):
-        raise ConfigError("a head that clients train cannot be carried over; use --head released")
-    if context.replay.second_moments not in (None, "shared"):
-        raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
+    _check_upgrade(context)
     old, new = agree(earlier.context), agree(context)
     then = old.public_facts()
     now = {**new.public_facts(), "upgraded after": earlier.tasks, "before": then}
     if not context.ledger.has_fixed(context.plan, now):
         context.ledger.fix_plan(context.plan, then)
-    way = passage(old.space, new.space, earlier.between)
-    if earlier.carry == "raw":
-        way = raw_passage(old.space, new.space)
-    releases: list[Released[TaskRelease]] = []
-    yield partial(_learnt, earlier.context, old, (), None)
-    asked, agreement = earlier.context, old
+    session = Session(old, context.plan, context.ledger, context.keep)
+    asked = earlier.context
+    yield partial(_fitted, asked, session.snapshot())
     for task, labels in enumerate(context.tasks):
-        told = (task, labels, asked.cohort(task), agreement, context.plan)
-        releases.append(one_round(*told, context.ledger, context.keep, tuple(releases)))
+        session.release(task, labels, asked.cohort(task))
         if task + 1 == earlier.tasks:
             context.ledger.upgrade_plan(context.plan, then, now)
-            asked, agreement = context, new
-            taken = earlier.carry != "dropped"
-            releases = [each.map(partial(carried, way=way)) for each in releases] if taken else []
-        yield partial(_learnt, asked, agreement, tuple(releases), None)
+            asked, session = context, _carried(session, new, earlier)
+        yield partial(_fitted, asked, session.snapshot())
 
 
-def _replay(releases: Releases, agreement: Agreement) -> Replay | None:
+def _check_upgrade(context: MethodContext) -> None:
+    if context.head.kind in ("federated", "dp-fedavg"):
+        raise ConfigError("a head that clients train cannot be carried over; use --head released")
+    if context.replay.second_moments not in (None, "shared"):
+        raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
+
+
+def _carried(session: Session, agreement: Agreement, earlier: Earlier) -> Session:
+    """The session in another encoder's space, with what was released before, if it is kept."""
+    if earlier.carry == "dropped":
+        return replace(session, agreement=agreement, releases=())
+    old, new = session.agreement.space, agreement.space
+    raw = earlier.carry == "raw"
+    way = raw_passage(old, new) if raw else passage(old, new, earlier.between)
+    releases = tuple(each.map(partial(carried, way=way)) for each in session.releases)
+    return replace(session, agreement=agreement, releases=releases)
+
+
+def _released(session: Session) -> Replay | None:
     """Q of the tasks released so far, without what only label texts say."""
-    return replay_of(releases, agreement).value.released() if releases else None
+    return session.replay().released() if session.releases else None
 
 
-def rehearsed(context: MethodContext, agreement: Agreement, releases: Releases) -> Head:
-    """Lines 9 to 13 and step 5: everything from here on is post-processing."""
-    return _rehearsed(context, agreement.space, replay_of(releases, agreement).value, len(releases))
-
-
-def _rehearsed(context: MethodContext, space: PublicSpace, replay: Replay, releases: int) -> Head:
-    head = context.initial_head()
-    if not replay.heard.any():
-        return head
-    return rehearse(
-        replay,
-        space,
-        context.family,
-        head,
+def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
+    """How a head is trained on the replay of so many releases."""
+    return Rehearsal(
+        context.initial_head(),
         context.head_settings,
         context.head.samples,
         context.head.passes,
@@ -197,48 +196,52 @@ def prior_head(context: MethodContext) -> Head:
     one = {"grouping": "labels", "release": "sum", "clipping": "joint", "second_moments": "shared"}
     plain = context.replay.model_copy(update={**one, "sub_modes": 1, "list_size": 1})
     labels = replace(context, replay=plain)
-    return rehearsed(labels, agree(labels), ())
+    session = Session(agree(labels), context.plan, context.ledger, context.keep)
+    return session.learn(rehearsal_of(labels, 0))
 
 
-def _learnt(
+def _fitted(
     context: MethodContext,
-    agreement: Agreement,
-    releases: Releases,
-    head: Head | None,
-    diagnosis: Mapping[str, float] | None = None,
+    session: Session,
+    head: Head | None = None,
+    aligned: Sequence[Alignment] = (),
 ) -> Fitted:
-    replay = replay_of(releases, agreement).value
+    """What the releases of a session teach.
+
+    head: the one that clients trained, if they did; aligned: how their candidates were named.
+    """
+    replay, tasks = session.replay(), len(session.releases)
     known = replay.heard
-    own: list[Head] = []
+    encoder_heads: list[Head] = []
     if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
-        known = known | context.seen(len(releases))
+        known = known | context.seen(tasks)
     else:
-        head = _rehearsed(context, agreement.space, replay, len(releases))
-        if agreement.second_moments == "shared":
-            told = (agreement.space, replay, len(releases), head)
-            own = [_own_head(view, *told) for view in context.views]
-    learnt = fitted_by(head, known, context.family, replay=_arrays(replay, agreement))
+        head = session.learn(rehearsal_of(context, tasks))
+        if session.agreement.second_moments == "shared":
+            encoder_heads = [_encoder_head(view, session, replay, head) for view in context.views]
+    fitted = fitted_by(head, known, context.family, replay=_arrays(replay, session.agreement))
     return replace(
-        learnt,
+        fitted,
         artefacts={
-            **learnt.artefacts,
-            **{f"head-{place}": vars(each) for place, each in enumerate(own)},
+            **fitted.artefacts,
+            **{f"head-{number}": vars(each) for number, each in enumerate(encoder_heads)},
         },
-        own=[fitted_by(each, known, context.family).scores for each in own],
-        diagnosis=diagnosis or {},
+        own=[fitted_by(each, known, context.family).scores for each in encoder_heads],
+        diagnosis=summary(aligned) if aligned else {},
     )
 
 
-def _own_head(view: View, space: PublicSpace, replay: Replay, releases: int, common: Head) -> Head:
+def _encoder_head(view: View, session: Session, replay: Replay, common: Head) -> Head:
     """A head for one of the encoders that clients run, from the replay as lifted into its space.
 
     It is made as the head in common coordinates is, so every client with that encoder can make it.
     """
     if view.back is None:
         return common
-    own = _space_of(view.context)
-    way = passage(space, own, view.back)
-    return _rehearsed(view.context, own, lifted(replay, way), releases)
+    space = _space_of(view.context)
+    way = passage(session.agreement.space, space, view.back)
+    rehearsal = rehearsal_of(view.context, len(session.releases))
+    return rehearse(lifted(replay, way), space, view.context.family, rehearsal)
 
 
 def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:

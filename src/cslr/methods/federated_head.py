@@ -6,7 +6,6 @@ DP-SGD without replay.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,9 +16,9 @@ from cslr.privacy.mechanism import release
 from cslr.protocol.head import Batch, Head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.step5_federate import LocalTraining, applied, update_of
+from cslr.protocol.step5_federate import LocalTraining, applied
 from cslr.protocol.step5_rehearse import Sampler
-from cslr.protocol.updates import UpdateId, release_update
+from cslr.protocol.updates import UpdateId, release_update, update_ask
 
 __all__ = ["ROUNDS", "federated_stage"]
 
@@ -42,7 +41,7 @@ def federated_stage(
     teacher = head
     for number in range(context.head.rounds or ROUNDS):
         seeds = context.seeds.under("federated", task, "round", number)
-        told = LocalTraining(
+        training = LocalTraining(
             head=head,
             family=context.family,
             heard=context.seen(task + 1),
@@ -55,9 +54,8 @@ def federated_stage(
             last_layer=private,
             seeds=seeds,
         )
-        head = (
-            _private(context, task, number, told) if private else _open(context, task, number, told)
-        )
+        trained = _private if private else _open
+        head = trained(context, task, number, training)
     return head
 
 
@@ -67,23 +65,25 @@ def _samples(sampler: Sampler, context: MethodContext, rng: np.random.Generator)
     return sampler.draw(max(2, context.head.samples // kinds), rng)
 
 
-def _private(context: MethodContext, task: int, number: int, told: LocalTraining) -> Head:
-    where = UpdateId(task, number, context.population.count)
-    plan, ledger, keep = context.plan, context.ledger, context.keep
-    device = partial(update_of, told=told, norm=context.head.clip or CLIP)
-    update = release_update(
-        lambda: context.cohort(task, number).total(device), where, plan, ledger, keep
+def _private(context: MethodContext, task: int, number: int, training: LocalTraining) -> Head:
+    update = UpdateId(task, number, context.clients.count)
+    mean = release_update(
+        update_ask(update, training, context.head.clip or CLIP),
+        update,
+        lambda: context.cohort(task, number),
+        context.plan,
+        context.ledger,
+        context.keep,
     )
-    return applied(told.head, update, told)
+    return applied(training.head, mean, training)
 
 
-def _open(context: MethodContext, task: int, number: int, told: LocalTraining) -> Head:
+def _open(context: MethodContext, task: int, number: int, training: LocalTraining) -> Head:
     """The average over the clients that came, without noise: from here on the ledger says ε = ∞."""
-    cohort = context.cohort(task, number)
+    cohort = context.open_cohort(task, number)
     if not cohort.size:
-        return told.head
-    summed = cohort.total(partial(update_of, told=told, norm=WIDE))
-    label = f"task {task} update {number}"
-    charge = Charge(label, context.plan.releases + task, "head", None, task=task)
-    update = release(summed, charge, context.ledger).value / cohort.size
-    return applied(told.head, update, told)
+        return training.head
+    ask = update_ask(UpdateId(task, number, context.clients.count), training, WIDE)
+    charge = Charge(ask.label, context.plan.releases + task, "head", None, task=task)
+    mean = release(cohort.total(ask), charge, context.ledger).value / cohort.size
+    return applied(training.head, mean, training)

@@ -11,12 +11,13 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray
 from cslr.config import Config, Effort, HeadConfig, ReplayConfig, with_settings
+from cslr.errors import PrivacyError
 from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
@@ -25,16 +26,18 @@ from cslr.privacy.plan import Plan, Schedule
 from cslr.privacy.sampling import poisson_cohort
 from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
-from cslr.protocol.ports import Keep
+from cslr.protocol.ports import Cohort, Keep
 from cslr.protocol.targets import Family, label_targets
 from cslr.protocol.translation import Affine
 from cslr.seeding import Seeds
 
 __all__ = [
+    "Clients",
     "Earlier",
     "Fitted",
     "Method",
     "MethodContext",
+    "Reads",
     "Scorer",
     "Stage",
     "Stages",
@@ -61,8 +64,27 @@ class Fitted:
     """What the method measured about itself; not private, for studies."""
 
 
+Reads = Literal["nothing", "privately", "openly"]
 Stage = Callable[[], Fitted]
 Stages = Iterator[Stage]
+
+
+class Clients(Protocol):
+    """The registered clients, as far as a method may know of them."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+
+    def cohort(
+        self,
+        task: int,
+        taking_part: BoolArray,
+        cap: int,
+        spoken: CapMemory | None = None,
+        alone: bool = False,
+    ) -> Cohort:
+        """Those of ``taking_part`` (N,) that are asked about a task."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +112,8 @@ class View:
 class MethodContext:
     """One seed of one run."""
 
-    population: Population  # private
+    clients: Clients
+    """Who can be asked, by ``cohort`` alone; rows are read through ``open_rows`` or not at all."""
     tasks: tuple[tuple[int, ...], ...]
     """The labels of each task."""
     family: Family
@@ -112,6 +135,8 @@ class MethodContext:
     """One for each encoder that clients run, where these are common coordinates."""
     spoken: CapMemory | None = None
     """What clients remember, where privacy is enforced and a cap is promised."""
+    reads: Reads = "privately"
+    """What the method may learn from clients."""
 
     @property
     def labels(self) -> int:
@@ -135,18 +160,40 @@ class MethodContext:
 
         update: the round of federated training within the task; None: the release of its replay.
         """
-        if self.ledger.federation.privacy == "enforced":
+        if self.enforced:
             return os.urandom(32)
         names = ("cohort", task) if update is None else ("cohort", task, "update", update)
         return self.seeds.digest(*names)
 
-    def cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
+    def cohort(self, task: int, update: int | None = None) -> Cohort:
         """The clients that take part in a round, as the server may ask them."""
         q = self.plan.q if update is None else self.plan.head_q
         coins = KeyStream(self.coins(task, update))
-        taking_part = poisson_cohort(self.population.count, q, coins)
-        enforced = self.ledger.federation.privacy == "enforced"
-        return self.population.cohort(task, taking_part, self.plan.cap, self.spoken, enforced)
+        taking_part = poisson_cohort(self.clients.count, q, coins)
+        return self.clients.cohort(task, taking_part, self.plan.cap, self.spoken, self.enforced)
+
+    @property
+    def enforced(self) -> bool:
+        """Whether somebody's privacy depends on this run."""
+        return self.ledger.federation.privacy == "enforced"
+
+    def open_cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
+        """NON-PRIVATE. The same clients, whose rows can be looked at: for studies and audits."""
+        cohort = self.cohort(task, update)
+        if self.enforced or not isinstance(cohort, SimulatedCohort):
+            raise PrivacyError(
+                "single clients can be looked at in a simulation alone; ask cohort(task) for a sum"
+            )
+        return cohort
+
+    def open_rows(self) -> Population:
+        """NON-PRIVATE. All rows of all clients, for methods that read them without noise."""
+        if self.reads != "openly" or self.enforced or not isinstance(self.clients, Population):
+            raise PrivacyError(
+                f"rows are not given to a method that reads {self.reads} where privacy is "
+                f"{self.ledger.federation.privacy}; ask context.cohort(task) for a sum"
+            )
+        return self.clients
 
     def initial_head(self) -> Head:
         """The head every method of this seed begins with."""
@@ -164,7 +211,7 @@ class Method:
     """A method as an experiment knows it."""
 
     stages: Callable[[MethodContext], Stages]
-    reads: Literal["nothing", "privately", "openly"]
+    reads: Reads
     """What it learns from clients: ε = 0, the calibrated one, or ∞."""
     schedule: Callable[[Config], Schedule] = _nothing
     """What it releases about each task, for the plan."""
@@ -178,6 +225,8 @@ class Method:
     """Whether what it released can be carried over to another encoder."""
     keeps_head: bool = True
     """Whether a run leaves one head that answers for new texts."""
+    faces_hostile: bool = True
+    """Whether it can be studied with clients that poison its releases."""
 
     def settled(self, config: Config) -> Config:
         """``config`` with what the method fixes and what it prefers."""
@@ -205,7 +254,7 @@ def head_on_rows(
     context: MethodContext, rows: BoolArray, start: Head, steps: int, name: str
 ) -> Head:
     """``start`` trained for at least ``steps`` steps on raw rows, as non-private yardsticks do."""
-    population = context.population
+    population = context.open_rows()
     if population.targets is None:
         targets = label_targets(population.labels[rows], context.labels)
     else:

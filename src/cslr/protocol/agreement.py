@@ -6,6 +6,7 @@ stand for labels, small samples of them for clients.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -14,13 +15,16 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.privacy.grid import Grid
+from cslr.privacy.plan import Plan
 from cslr.protocol.head import Head
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.sketches import bounds_sketch, modes_facts, space_facts
 from cslr.protocol.step1_list import ListLearner
-from cslr.protocol.step4_aggregate.contribution import Layout
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
+from cslr.protocol.step4_aggregate.estimate import Noise, TaskRelease, expected_means
 from cslr.protocol.step4_aggregate.mixed_model import model_facts
+from cslr.protocol.step4_aggregate.selection import elected
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
@@ -111,6 +115,36 @@ class Agreement:
             seed=self.seed,
             candidates=self._candidates_of(groups),
             head=head,
+        )
+
+    def request_after(
+        self,
+        task: int,
+        labels: tuple[int, ...],
+        head: Head | None,
+        earlier: Sequence[TaskRelease],
+    ) -> Request:
+        """The same with prototypes where earlier releases lead us to expect this task's modes."""
+        modes = self.modes.of_groups(self.modes.groups_of(labels))
+        expected = expected_means(earlier, self.modes, self.space, task, modes)
+        return self.request(task, labels, expected, head)
+
+    def read(self, sums: Statistics, request: Request, plan: Plan) -> TaskRelease:
+        """Released sums beside the public facts that give them meaning."""
+        share = plan.q * plan.cap / plan.releases / request.sub_modes
+        modes, offered = self.modes.of_groups(request.groups), request.candidates
+        winners = None
+        if offered is not None:
+            winners = elected(sums.offset, offered, np.arange(len(modes)) // request.sub_modes)
+        return TaskRelease(
+            task=request.task,
+            modes=modes,
+            prototypes=request.prototypes.mean,
+            sums=sums,
+            noise=Noise.of(plan.sigma, self.bounds, request.layout),
+            expected_weight=share * self.expected_weight,
+            logits=request.head is not None,
+            elected=winners,
         )
 
     def _candidates_of(self, groups: tuple[tuple[int, ...], ...]) -> FloatArray | None:

@@ -28,14 +28,12 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
-from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Released
-from cslr.protocol.once import release_once
-from cslr.protocol.ports import Keep
+from cslr.protocol.once import release_sum
+from cslr.protocol.ports import Ask, Cohort, Keep
 
-__all__ = ["LABEL", "Measured", "answers_of", "measured", "read", "shares_of"]
+__all__ = ["LABEL", "Exam", "Graded", "Measured", "answers_of", "measured", "read", "shares_of"]
 
 LABEL: Final = "evaluation"
 """The name of the release in the ledger and among what is kept."""
@@ -52,6 +50,22 @@ class Measured:
     error: FloatArray  # (T,) standard error by the noise alone, NaN where accuracy is
 
 
+@dataclass(frozen=True)
+class Exam:
+    """PUBLIC. What is asked about the model that units were given."""
+
+    tasks: int  # T
+
+
+@dataclass(frozen=True, eq=False)
+class Graded:
+    """PRIVATE. Test rows of units after the model answered them."""
+
+    right: BoolArray  # (n,)
+    tasks: IntArray  # (n,)
+    units: IntArray  # (n,) whose row it is
+
+
 def shares_of(right: BoolArray, tasks: IntArray, count: int) -> FloatArray:
     """(2T,) what one unit says about its own rows: right (n,) of tasks (n,), of T = count tasks."""
     rows = np.bincount(tasks, minlength=count)
@@ -64,21 +78,25 @@ def shares_of(right: BoolArray, tasks: IntArray, count: int) -> FloatArray:
     return vector
 
 
-def answers_of(right: BoolArray, tasks: IntArray, units: IntArray, count: int) -> Bounded:
-    """What all units say, clipped; units (n,) names the unit of each row.
+def answers_of(graded: Graded, ask: Ask[Exam]) -> Bounded:
+    """On the device: what units say about their own test rows, clipped.
 
     Without any unit it is one row of zeros, so that a sum without test rows can be released, too.
     """
+    count, units = ask.request.tasks, graded.units
     vectors = [
-        shares_of(right[units == unit], tasks[units == unit], count) for unit in np.unique(units)
+        shares_of(graded.right[units == unit], graded.tasks[units == unit], count)
+        for unit in np.unique(units)
     ]
-    return bound(np.stack([*vectors] or [np.zeros(2 * count)]), GRID)
+    return bound(np.stack([*vectors] or [np.zeros(2 * count)]), ask.grid)
 
 
 def measured(
-    ask: Callable[[], Bounded], plan: Plan, ledger: Ledger, keep: Keep
+    cohort: Callable[[], Cohort], exam: Exam, plan: Plan, ledger: Ledger, keep: Keep
 ) -> Released[Measured]:
     """The evaluation that the plan pays for; one that was begun before is not paid for again.
+
+    cohort: the units with test rows, who are given the model that is evaluated.
 
     Guarantee: one Gaussian release of multiplier ``plan.evaluation_sigma``, in which zeroing a unit
     moves the sum by at most 1, charged before its noise is drawn.
@@ -86,7 +104,7 @@ def measured(
     if not plan.schedule.evaluation:
         raise ValueError("plan: it pays for no evaluation")
     charge = plan.evaluation_charge(LABEL)
-    noisy = release_once(charge, lambda: release(plain_sum([ask()]), charge, ledger), ledger, keep)
+    noisy = release_sum(Ask(LABEL, "evaluation", exam, GRID), cohort, charge, ledger, keep)
     return noisy.map(partial(read, sigma=plan.evaluation_sigma or 0.0))
 
 

@@ -9,7 +9,6 @@ is paid for again.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -18,28 +17,24 @@ from cslr.numerics.assignment import stable_clusters
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.mechanism import release_each
-from cslr.privacy.plan import Plan
-from cslr.privacy.values import Bounded, Released
+from cslr.privacy.values import Bounded
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.once import release_once
-from cslr.protocol.ports import Cohort, Examples, Keep, Request
+from cslr.protocol.ports import Ask, Examples, Request
 from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, joined
 from cslr.seeding import Seeds
 
-__all__ = ["list_statistics", "named"]
+__all__ = ["list_ask", "list_of", "list_statistics", "with_names"]
 
 
 def list_statistics(examples: Examples, request: Request) -> Statistics:
     """(b, groups × L, ·) what a list says: each entry by itself, about the public centre."""
     parts = []
-    for _, own in group_lists(examples, request):
-        weight = own.lists.weights * (own.counts > 0)[:, None]
-        gaussians = own.lists.gaussians
+    for _, group in group_lists(examples, request):
+        weight = group.lists.weights * (group.counts > 0)[:, None]
+        gaussians = group.lists.gaussians
         wider = (gaussians.covariance / request.space.spread - 1).mean(axis=-1, keepdims=True)
         parts.append(
             Statistics(
@@ -52,39 +47,22 @@ def list_statistics(examples: Examples, request: Request) -> Statistics:
     return joined(parts)
 
 
-def _list_of(examples: Examples, request: Request, layout: Layout, grid: Grid) -> Bounded:
+def list_of(examples: Examples, ask: Ask[Request]) -> Bounded:
     """On the device: the list as one vector, clipped once; noise follows before it is sent."""
-    return bound(layout.pack(list_statistics(examples, request)), grid)
+    statistics = list_statistics(examples, ask.request)
+    return bound(ask.request.layout.pack(statistics), ask.grid)
 
 
-def named(
-    request: Request,
-    cohort: Cohort,
-    agreement: Agreement,
-    plan: Plan,
-    ledger: Ledger,
-    keep: Keep,
-) -> Request:
-    """Lines 1 to 6, at the server: ask for lists, name their entries, tell the clients."""
-    label = f"task {request.task} list"
-    layout = agreement.list_layout(len(request.groups))
-    charge = plan.list_charge(label, request.task)
-    device = partial(_list_of, request=request, layout=layout, grid=Grid(agreement.list_bound))
+def list_ask(request: Request, agreement: Agreement) -> Ask[Request]:
+    """Line 1: the question for the lists of a task."""
+    told = replace(request, layout=agreement.list_layout(len(request.groups)))
+    return Ask(f"task {request.task} list", "list", told, Grid(agreement.list_bound))
 
-    def release() -> Released[FloatArray]:
-        clients, answers = cohort.each(device)
-        return release_each(answers, charge, ledger, clients)
 
-    released = release_once(charge, release, ledger, keep)
-    names = released.map(
-        lambda signed: dict(
-            zip(
-                signed[:, 0].astype(int).tolist(),
-                server_ids(layout.unpack(signed[:, 1:]), request),
-                strict=True,
-            )
-        )
-    ).value
+def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
+    """Lines 5 and 6: what clients are told after their noised lists (b, 1 + D) were named."""
+    ids = server_ids(layout.unpack(lists[:, 1:]), request)
+    names = dict(zip(lists[:, 0].astype(int).tolist(), ids, strict=True))
     # Clusters are no prototypes: what is summed is taken about the middle of each group.
     middles = [
         request.prototypes_of(place).mean.mean(axis=0) for place in range(len(request.groups))

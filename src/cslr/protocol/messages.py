@@ -85,7 +85,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         name="list of a task",
         leaves="server",
-        made_by="cslr.protocol.list_mode._list_of",
+        made_by="cslr.protocol.list_mode.list_of",
         clipped_by="one ℓ2 bound over all candidates",
         noised_by="device",
         charged_as="Plan.list_charge, with q = 1",
@@ -97,7 +97,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         name="update of a head",
         leaves="sum",
-        made_by="cslr.protocol.step5_federate.update_of",
+        made_by="cslr.protocol.updates.update_of",
         clipped_by="one ℓ2 bound over all parameters that are trained",
         noised_by="aggregator",
         charged_as="Plan.head_charge; without noise, a charge without σ",
@@ -108,7 +108,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
     Message(
         name="update of other networks",
         leaves="sum",
-        made_by="cslr.protocol.updates.sum_of_updates",
+        made_by="cslr.protocol.updates.update_of",
         clipped_by="one ℓ2 bound over all networks together",
         noised_by="aggregator",
         charged_as="Plan.head_charge",

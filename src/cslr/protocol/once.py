@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from cslr.arrays import FloatArray
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.mechanism import finish, recall, settle
+from cslr.privacy.mechanism import finish, recall, release, release_each, settle
 from cslr.privacy.values import Released
-from cslr.protocol.ports import Keep
+from cslr.protocol.ports import Ask, Cohort, Keep
 
-__all__ = ["release_once"]
+__all__ = ["release_lists", "release_once", "release_sum"]
+
+
+def release_sum(
+    ask: Ask[Any], cohort: Callable[[], Cohort], charge: Charge, ledger: Ledger, keep: Keep
+) -> Released[FloatArray]:
+    """(D,) the noised sum of what a cohort answers; nobody is asked if it was released before."""
+
+    def released() -> Released[FloatArray]:
+        return release(cohort().total(ask), charge, ledger)
+
+    return release_once(charge, released, ledger, keep)
+
+
+def release_lists(
+    ask: Ask[Any], cohort: Cohort, charge: Charge, ledger: Ledger, keep: Keep
+) -> Released[FloatArray]:
+    """(b, 1 + D) what each client answers, noised by itself, after the client's id."""
+
+    def released() -> Released[FloatArray]:
+        clients, answers = cohort.each(ask)
+        return release_each(answers, charge, ledger, clients)
+
+    return release_once(charge, released, ledger, keep)
 
 
 def release_once(
-    charge: Charge, release: Callable[[], Released[FloatArray]], ledger: Ledger, keep: Keep
+    charge: Charge, ask_and_pay: Callable[[], Released[FloatArray]], ledger: Ledger, keep: Keep
 ) -> Released[FloatArray]:
     """The result of a charge: as it was kept, finished after an interruption, or released now.
 
-    release: asks the clients, charges and adds noise. It is not called where the result is kept or
-    its sum was charged already, so what happens after a crash does not depend on clients' rows.
+    ask_and_pay: asks the clients, charges and adds noise. It is not called where the result is kept
+    or its sum was charged already, so what happens after a crash does not depend on clients' rows.
 
     Guarantee: what is kept was charged, and is charged once however often this is interrupted,
     unless the disk lost the sum of an interrupted release: that is charged again.
@@ -30,7 +54,7 @@ def release_once(
         return recall(kept, charge.label, ledger)
     released = finish(charge, ledger)
     if released is None:
-        released = release()
+        released = ask_and_pay()
     keep.save(charge.label, released.value)
     settle(released, charge.label, ledger)
     return released

@@ -1,15 +1,16 @@
 """The only questions a server may ask of its clients.
 
-``total`` shows the server nothing but the sum over the clients that take part, ``each`` only what
-every device has noised by itself. In process they are vectorised calls, over a network messages and
-a secure aggregation; the protocol cannot tell which.
+A question is an ``Ask``: a value with a name, which can travel as a message. ``Cohort.total`` shows
+the server nothing but the sum over the clients that take part, ``each`` only what every device has
+noised by itself. In process they are vectorised calls, over a network messages and a secure
+aggregation; the protocol cannot tell which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
@@ -21,7 +22,12 @@ from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.targets import Family
 
-__all__ = ["Cohort", "Device", "Examples", "Keep", "Request"]
+__all__ = ["Ask", "AskKind", "Cohort", "Examples", "Keep", "Request", "Training"]
+
+AskKind = Literal["sum", "block", "list", "update", "evaluation"]
+"""A task's joint vector, one of its four statistics, a list, an update of a model, or the shares of
+right answers; ``answers.ANSWERS`` has the function on the device for each."""
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Examples:
     """(b, n) the true mode of each example, in a study that measures alignment."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Request:
     """PUBLIC. What every client is told: it may depend on released values, never on raw ones."""
 
@@ -84,15 +90,33 @@ class Keep(Protocol):
         """Durable when it returns."""
 
 
-Device = Callable[[Examples], Bounded]
-"""What a device is asked to do with its examples: a named function and what it is told."""
+class Training(Protocol):
+    """PUBLIC. What every client is told for one round in which clients train a model."""
+
+    def updates(self, examples: Examples) -> FloatArray:
+        """(b, D) how each client would change the model; zeros for one without rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ask(Generic[R_co]):
+    """PUBLIC. One question to clients, the same for all of them."""
+
+    label: str
+    """Its name in the ledger, among what is kept, and in messages."""
+    kind: AskKind
+    request: R_co
+    """What clients are told: a ``Request``, a ``Training``, or an ``Exam``."""
+    grid: Grid
+    """The bound that an answer is clipped to, and its steps."""
+    block: int = 0
+    """Which of the four statistics, where each is clipped by itself."""
 
 
 class Cohort(Protocol):
     """The clients, as the server may see them."""
 
-    def total(self, device: Device) -> Summed:
+    def total(self, ask: Ask[Any]) -> Summed:
         """The sum of what all clients answer, and nothing else."""
 
-    def each(self, device: Device) -> tuple[tuple[int, ...], Sequence[Bounded]]:
+    def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
         """What each client answers, under its name; it is noised before anybody opens it."""

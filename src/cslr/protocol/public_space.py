@@ -228,6 +228,7 @@ def declare_modes(
     prior: str,
     rng: np.random.Generator,
     groups: Iterable[tuple[int, ...]] | None = None,
+    *,
     candidates: int = 0,
     topics: FloatArray | None = None,
 ) -> Modes:

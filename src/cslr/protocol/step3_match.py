@@ -11,7 +11,7 @@ of the list leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,9 +20,13 @@ from cslr.errors import ConfigError
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
+from cslr.protocol.step1_list import GroupLists, steadied
 from cslr.protocol.step2_sign import signatures
 
-__all__ = ["MATCHERS", "Matcher", "check_matcher", "match"]
+if TYPE_CHECKING:
+    from cslr.protocol.ports import Examples, Request
+
+__all__ = ["MATCHERS", "Matcher", "canonical_ids", "check_matcher", "match"]
 
 Streams = Sequence[np.random.Generator]
 Matcher = Callable[[Mixture, Gaussians, FloatArray, Streams], IntArray]
@@ -35,6 +39,23 @@ def check_matcher(name: str) -> None:
     """Refuse a matcher that does not exist."""
     if name not in MATCHERS:
         raise ConfigError(f"there is no matcher {name!r}; known: {', '.join(MATCHERS)}")
+
+
+def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> IntArray:
+    """(b, L) the mode of each candidate: by the device itself, or as the server named it.
+
+    One that sent no list was given no names: −1, and what it has goes nowhere.
+    """
+    if request.names is not None:
+        nameless = np.full((len(request.groups), request.learner.size), -1)
+        names = [request.names.get(client, nameless) for client in examples.clients]
+        return np.stack([name[group.place] for name in names])
+    space, learner = request.space, request.learner
+    # Signatures compare densities, and one from five examples in hundreds of directions is none.
+    steady = steadied(group.lists, group.counts, space.spread, learner.pseudo_count)
+    candidates = Mixture(group.lists.weights, steady)
+    prototypes = request.prototypes_of(group.place)
+    return match(candidates, prototypes, space.anchors, request.matcher, group.rngs)
 
 
 def match(

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.privacy.grid import Grid, bound
-from cslr.privacy.values import Bounded
 from cslr.protocol.head import Batch, Head
 from cslr.protocol.ports import Examples
 from cslr.protocol.targets import Family, label_targets
@@ -27,7 +25,7 @@ from cslr.seeding import Seeds
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LocalTraining", "applied", "local_updates", "update_of"]
+__all__ = ["LocalTraining", "applied", "local_updates"]
 
 STEPS: Final = 5
 """Steps a client takes in a round."""
@@ -64,16 +62,15 @@ class LocalTraining:
         every = ("weights1", "bias1", "weights2", "bias2")
         return every[2:] if self.last_layer else every
 
+    def updates(self, examples: Examples) -> FloatArray:
+        """(b, D) how each client would change the head; zeros for one without rows."""
+        return local_updates(examples, self)
 
-def update_of(examples: Examples, told: LocalTraining, norm: float) -> Bounded:
-    """On the device: what training changed, all parameters as one vector, clipped once."""
-    return bound(local_updates(examples, told), Grid(norm))
 
-
-def applied(head: Head, update: FloatArray, told: LocalTraining) -> Head:
+def applied(head: Head, update: FloatArray, training: LocalTraining) -> Head:
     """``head`` moved by an update (D,)."""
     arrays = dict(vars(head))
-    for name in told.parts:
+    for name in training.parts:
         size = arrays[name].size
         step, update = update[:size], update[size:]
         moved = arrays[name].astype(np.float64) + step.reshape(arrays[name].shape)
@@ -81,41 +78,43 @@ def applied(head: Head, update: FloatArray, told: LocalTraining) -> Head:
     return Head(**arrays)
 
 
-def local_updates(examples: Examples, told: LocalTraining) -> FloatArray:
+def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
     """(b, D) the differences after STEPS steps of Adam; zero for a client without rows."""
     import torch
 
     b = len(examples.clients)
-    rows = _drawn_rows(examples, told.seeds)  # (STEPS, b, ROWS)
+    rows = _drawn_rows(examples, training.seeds)  # (STEPS, b, ROWS)
     clients = np.arange(b)[:, None]
     y = examples.targets
     if y is None:
-        y = label_targets(examples.labels.ravel(), told.family.labels)
+        y = label_targets(examples.labels.ravel(), training.family.labels)
         y = y.reshape(*examples.labels.shape, -1)
     start = {
         name: torch.tensor(np.array(array), dtype=torch.float32)
-        for name, array in vars(told.head).items()
+        for name, array in vars(training.head).items()
     }
     stacked = {
-        name: value.expand(b, *value.shape).clone().requires_grad_(name in told.parts)
+        name: value.expand(b, *value.shape).clone().requires_grad_(name in training.parts)
         for name, value in start.items()
     }
-    optimizer = torch.optim.Adam([stacked[name] for name in told.parts], lr=told.learning_rate)
+    optimizer = torch.optim.Adam(
+        [stacked[name] for name in training.parts], lr=training.learning_rate
+    )
     has_rows = torch.from_numpy(examples.mask.any(axis=1).astype(np.float32))
-    replay = _Replay.of(told, start)
+    replay = _Replay.of(training, start)
     for step, chosen in enumerate(rows):
         z = torch.from_numpy(np.ascontiguousarray(examples.z[clients, chosen], dtype=np.float32))
         wanted = torch.from_numpy(np.ascontiguousarray(y[clients, chosen], dtype=np.float32))
-        _, scores = _forward(stacked, z, told)
-        loss = (_cross_entropy(scores, wanted, told).mean(dim=1) * has_rows).sum()
+        _, scores = _forward(stacked, z, training)
+        loss = (_cross_entropy(scores, wanted, training).mean(dim=1) * has_rows).sum()
         if replay is not None:
-            loss = loss + told.weight * (replay.loss(stacked, step) * has_rows).sum()
+            loss = loss + training.weight * (replay.loss(stacked, step) * has_rows).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     moved = [
         ((stacked[name].detach() - start[name]) * has_rows.view(-1, *[1] * start[name].dim()))
-        for name in told.parts
+        for name in training.parts
     ]
     flat: FloatArray = torch.cat([m.reshape(b, -1) for m in moved], dim=1).numpy()
     return flat.astype(np.float64)
@@ -132,23 +131,25 @@ def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
 
 
 def _forward(
-    head: dict[str, torch.Tensor], z: torch.Tensor, told: LocalTraining
+    head: dict[str, torch.Tensor], z: torch.Tensor, training: LocalTraining
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Hidden (b, n, h) and scores (b, n, o) of z (b, n, d) or (n, d) under b heads."""
     import torch
 
     hidden = torch.relu(z @ head["weights1"] + head["bias1"].unsqueeze(-2))
     scores = hidden @ head["weights2"] + head["bias2"].unsqueeze(-2)
-    silent = torch.from_numpy(~told.heard[told.family.label_of_output()])
+    silent = torch.from_numpy(~training.heard[training.family.label_of_output()])
     return hidden, scores.masked_fill(silent, SILENT)
 
 
-def _cross_entropy(scores: torch.Tensor, wanted: torch.Tensor, told: LocalTraining) -> torch.Tensor:
+def _cross_entropy(
+    scores: torch.Tensor, wanted: torch.Tensor, training: LocalTraining
+) -> torch.Tensor:
     """(b, n) of scores (b, n, o) against targets (b, n, o) or (n, o)."""
     import torch
     from torch.nn import functional
 
-    if told.family.sigmoid:
+    if training.family.sigmoid:
         target = wanted.expand_as(scores)
         return functional.binary_cross_entropy_with_logits(scores, target, reduction="none").mean(
             dim=-1
@@ -160,33 +161,33 @@ def _cross_entropy(scores: torch.Tensor, wanted: torch.Tensor, told: LocalTraini
 class _Replay:
     """The replay's part of the loss."""
 
-    told: LocalTraining
+    training: LocalTraining
     z: torch.Tensor  # (n, d)
     wanted: torch.Tensor  # (n, o)
 
     @classmethod
-    def of(cls, told: LocalTraining, start: dict[str, torch.Tensor]) -> _Replay | None:
+    def of(cls, training: LocalTraining, start: dict[str, torch.Tensor]) -> _Replay | None:
         import torch
 
-        if told.replay is None or not len(told.replay[0]) or told.weight == 0:
+        if training.replay is None or not len(training.replay[0]) or training.weight == 0:
             return None
-        z = torch.from_numpy(np.ascontiguousarray(told.replay[0], dtype=np.float32))
-        wanted = torch.from_numpy(np.ascontiguousarray(told.replay[1], dtype=np.float32))
-        if told.loss == "distillation" and told.teacher is not None:
-            heard = told.taught[told.family.label_of_output()]
-            scores = np.where(heard, told.teacher.scores(told.replay[0]), SILENT)
+        z = torch.from_numpy(np.ascontiguousarray(training.replay[0], dtype=np.float32))
+        wanted = torch.from_numpy(np.ascontiguousarray(training.replay[1], dtype=np.float32))
+        if training.loss == "distillation" and training.teacher is not None:
+            heard = training.taught[training.family.label_of_output()]
+            scores = np.where(heard, training.teacher.scores(training.replay[0]), SILENT)
             answers = torch.from_numpy(scores.astype(np.float32))
-            soft = torch.sigmoid(answers) if told.family.sigmoid else answers.softmax(dim=-1)
+            soft = torch.sigmoid(answers) if training.family.sigmoid else answers.softmax(dim=-1)
             wanted = soft
-        return cls(told, z, wanted)
+        return cls(training, z, wanted)
 
     def loss(self, heads: dict[str, torch.Tensor], step: int) -> torch.Tensor:
         """(b,) on the step's share of the samples."""
         part = slice(step, None, STEPS)
-        hidden, scores = _forward(heads, self.z[part], self.told)
-        if self.told.loss == "contrastive":
+        hidden, scores = _forward(heads, self.z[part], self.training)
+        if self.training.loss == "contrastive":
             return self._contrast(hidden, self.wanted[part].argmax(dim=-1))
-        return _cross_entropy(scores, self.wanted[part], self.told).mean(dim=1)
+        return _cross_entropy(scores, self.wanted[part], self.training).mean(dim=1)
 
     def _contrast(self, hidden: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         """(b,) samples of one label alike, of others apart (Khosla et al. 2020)."""

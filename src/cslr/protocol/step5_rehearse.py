@@ -37,19 +37,29 @@ SIGMOID_RATE: Final = 1e-3
 """Least step size where every output is answered by itself."""
 
 
-def rehearse(
-    replay: Replay,
-    space: PublicSpace,
-    family: Family,
-    start: Head,
-    settings: HeadSettings,
-    samples: int,
-    passes: int,
-    seeds: Seeds,
-) -> Head:
-    """A head trained on ``passes`` fresh draws of the replay, from the best linear rule on."""
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """How a head is trained on a replay. All of it is public."""
+
+    start: Head
+    settings: HeadSettings
+    samples: int
+    """Draws of each mode in a pass."""
+    passes: int
+    seeds: Seeds
+
+
+def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
+    """A head trained on fresh draws of the replay, from the best linear rule on.
+
+    Where nothing is known about any label, it is the head to start at.
+    """
+    if not replay.heard.any():
+        return how.start
+    settings, passes, seeds = how.settings, how.passes, how.seeds
+    samples = how.samples
     sampler = Sampler.of(replay, space, of_words=family.name == "tagging")
-    start = sampler.linear_start(start, family)
+    start = sampler.linear_start(how.start, family)
 
     def draws() -> Iterator[Batch]:
         for number in range(passes):

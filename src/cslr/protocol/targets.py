@@ -16,16 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.mixture import Mixture
-from cslr.numerics.projection import onto_simplex
-from cslr.protocol.step1_list import shares_of
+from cslr.numerics.projection import onto_ball, onto_simplex
+from cslr.protocol.step1_list import GroupLists, shares_of
 
-__all__ = ["Family", "FamilyName", "candidate_targets", "label_targets"]
+if TYPE_CHECKING:
+    from cslr.protocol.ports import Examples, Request
+
+__all__ = ["Family", "FamilyName", "candidate_targets", "group_targets", "label_targets"]
 
 OUTSIDE: Final = 0.8
 """Share of the words of running text that are part of no name."""
@@ -108,6 +111,21 @@ class Family:
     def projected(self, y: FloatArray) -> FloatArray:
         """The nearest possible targets: each row a distribution, or each entry in [0, 1]."""
         return np.clip(y, 0.0, 1.0) if self.sigmoid else onto_simplex(y)
+
+
+def group_targets(
+    examples: Examples, x: FloatArray, group: GroupLists, request: Request
+) -> FloatArray:
+    """(b, L, sent) the targets of b clients' candidates, whose examples have coordinates x.
+
+    They are the examples' answers, or a head's clipped logits where the request has a head.
+    """
+    y, usual = examples.targets, request.family.usual_of(group.group)
+    if request.head is not None:
+        logits = request.head.scores(examples.z)
+        logits = logits - logits.mean(axis=-1, keepdims=True)
+        y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
+    return candidate_targets(y, x, group.mine, group.lists, usual, request.layout.targets)
 
 
 def candidate_targets(

@@ -14,7 +14,7 @@ on the device; clients whose sentences differ are refused by the digest of the c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,7 @@ __all__ = [
     "mapped",
     "missed",
     "relative",
+    "translation_from",
     "untranslated",
 ]
 
@@ -90,6 +91,13 @@ class Translation:
     def own(self, z: FloatArray) -> FloatArray:
         """Common coordinates, of replay for example -> (…, d) of this encoder."""
         return z if self.back is None else self.back(z)
+
+
+def translation_from(arrays: Mapping[str, FloatArray], encoder: str) -> Affine | None:
+    """The way of an encoder into common coordinates; None: its embeddings are that already."""
+    if f"{encoder} matrix" not in arrays:
+        return None
+    return Affine(arrays[f"{encoder} matrix"], arrays[f"{encoder} offset"])
 
 
 def corpus_digest(sentences: Iterable[str]) -> str:

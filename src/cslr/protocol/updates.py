@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from cslr.arrays import FloatArray
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Plan
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Summed
-from cslr.protocol.once import release_once
-from cslr.protocol.ports import Keep
+from cslr.privacy.values import Bounded
+from cslr.protocol.once import release_sum
+from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Training
 
-__all__ = ["UpdateId", "release_update", "sum_of_updates"]
+__all__ = ["UpdateId", "release_update", "update_ask", "update_of"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,23 @@ class UpdateId:
         return plan.head_q * self.clients * plan.cap / plan.releases
 
 
+def update_of(examples: Examples, ask: Ask[Training]) -> Bounded:
+    """On the device: what training changed, all parameters as one vector, clipped once."""
+    return bound(ask.request.updates(examples), ask.grid)
+
+
+def update_ask(update: UpdateId, training: Training, norm: float) -> Ask[Training]:
+    """The question for an update; zeroing a client moves the sum by at most ``norm``."""
+    return Ask(update.label, "update", training, Grid(norm))
+
+
 def release_update(
-    ask: Callable[[], Summed], where: UpdateId, plan: Plan, ledger: Ledger, keep: Keep
+    ask: Ask[Training],
+    update: UpdateId,
+    cohort: Callable[[], Cohort],
+    plan: Plan,
+    ledger: Ledger,
+    keep: Keep,
 ) -> FloatArray:
     """(D,) the average update: asked for, charged, noised with ``plan.head_sigma``, kept.
 
@@ -49,11 +62,5 @@ def release_update(
 
     Guarantee: one Gaussian release of multiplier ``plan.head_sigma``.
     """
-    charge = plan.head_charge(where.label, where.task, where.round)
-    noisy = release_once(charge, lambda: release(ask(), charge, ledger), ledger, keep)
-    return noisy.value / where.expected(plan)
-
-
-def sum_of_updates(vectors: FloatArray, norm: float) -> Summed:
-    """The sum of updates (b, D), each clipped to ``norm``: by so much zeroing a client moves it."""
-    return plain_sum([bound(vectors, Grid(norm))])
+    charge = plan.head_charge(update.label, update.task, update.round)
+    return release_sum(ask, cohort, charge, ledger, keep).value / update.expected(plan)

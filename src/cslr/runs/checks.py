@@ -8,38 +8,38 @@ from dataclasses import replace
 from cslr.config import Config
 from cslr.data.streams import Stream
 from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
-from cslr.methods.registry import method_named
 from cslr.privacy.accounting import Charge, epsilon_of
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan, Schedule
 from cslr.protocol.evaluation import LABEL
 from cslr.runs.directory import SeedDirectory
 from cslr.runs.own_data import is_own
+from cslr.runs.settled import SettledConfig
 
 __all__ = ["check_affordable", "check_evaluation", "check_privacy", "check_upgrade"]
 
 
-def check_privacy(config: Config) -> None:
+def check_privacy(settled: SettledConfig) -> None:
     """Nobody's own rows are read without noise, and nothing is noted about who holds them."""
-    method = method_named(config.method)
-    enforced, settled = config.privacy.mode == "enforced", method.settled(config)
+    config, method = settled.config, settled.method
+    enforced = config.privacy.mode == "enforced"
     if enforced and method.reads == "openly":
         raise ConfigError(
             f"method {config.method!r} reads rows without noise, so it cannot be run where privacy "
             f"is enforced; use --method cslr"
         )
-    if enforced and settled.head.kind == "federated":
+    if enforced and config.head.kind == "federated":
         raise ConfigError(
             "a federated head sends updates without noise, so it cannot be run where privacy is "
             "enforced; use --head released or --head dp-fedavg"
         )
-    if enforced and settled.replay.release == "list":
+    if enforced and config.replay.release == "list":
         raise ConfigError(
             "lists come under their senders' names and show who holds rows of a task, which no ε "
             "covers, so they cannot be released where privacy is enforced; use "
             "--set replay.release=sum"
         )
-    if enforced and settled.replay.clipping == "separate" and config.privacy.participation < 1:
+    if enforced and config.replay.clipping == "separate" and config.privacy.participation < 1:
         raise ConfigError(
             "sums that are clipped apart share one participation coin, which an interruption would "
             "flip again; where privacy is enforced use --q 1 or --set replay.clipping=joint"
@@ -49,25 +49,27 @@ def check_privacy(config: Config) -> None:
             "stream.hostile is for simulated clients of a private method; remove it, or use "
             "--method cslr with simulated privacy"
         )
+    if config.stream.hostile and not method.faces_hostile:
+        raise ConfigError(f"{config.method} does not study hostile clients; use cslr or dp-sgd")
     if config.upgrade.after and not method.carries:
         raise ConfigError(
             f"method {config.method!r} has nothing to carry over to another encoder; use cslr"
         )
     if is_own(config.stream) and not enforced:
-        raise ValueError("config must be completed (own_run.complete) before own rows are read")
+        raise ValueError("config must be settled (runs.settled.settle) before own rows are read")
 
 
-def check_evaluation(config: Config, stream: Stream) -> None:
+def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
     """An evaluation is paid for where there is something to pay for, and something to pay with."""
+    config = settled.config
     if config.privacy.evaluation != "private":
         return
-    method = method_named(config.method)
-    if method.reads != "privately":
+    if settled.method.reads != "privately":
         raise ConfigError(
             f"--evaluate private needs a method with a privacy budget; {config.method!r} has none. "
             f"Use --evaluate shown or --method cslr"
         )
-    if math.isinf(config.privacy.epsilon) or method.settled(config).head.kind == "federated":
+    if math.isinf(config.privacy.epsilon) or config.head.kind == "federated":
         raise ConfigError(
             "--evaluate private adds noise within ε, and here ε is infinite; use --evaluate shown"
         )

@@ -15,11 +15,11 @@ from cslr.data.streams import Label, Rows, Stream, load_stream
 from cslr.data.streams.conll import tag_numbers
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import DataError
-from cslr.methods.registry import method_named
 from cslr.protocol.step3_match import check_matcher
 from cslr.protocol.targets import Family
 from cslr.protocol.translation import Translation
-from cslr.runs.own_data import complete, is_own, load_own_stream
+from cslr.runs.own_data import load_own_stream
+from cslr.runs.settled import SettledConfig, settle
 from cslr.text.cache import EmbeddingCache, default_directory
 from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.words import TokenEncoder, WordVectors, embed_words, load_token_encoder
@@ -70,16 +70,15 @@ class EmbeddedStream:
     """The same stream as seen by the encoder that was in use before an upgrade."""
 
 
-def load_embedded(config: Config, progress: bool = False) -> EmbeddedStream:
+def load_embedded(given: Config | SettledConfig, progress: bool = False) -> EmbeddedStream:
     """Load and embed everything the configuration names; texts seen before come from the cache."""
     started = time.perf_counter()
-    method_named(config.method)
+    settled = given if isinstance(given, SettledConfig) else settle(given)
+    config, wanted = settled.given, settled.given.stream
     check_matcher(config.replay.matcher or "signature")
-    config = complete(config)
-    wanted = config.stream
     notices: tuple[str, ...] = ()
-    if is_own(wanted):
-        stream, notices = load_own_stream(wanted)
+    if settled.declaration is not None:
+        stream, notices = load_own_stream(wanted, settled.declaration)
     else:
         stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
     stream.scenario(wanted.scenario)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cslr.arrays import BoolArray
 from cslr.methods.method import Fitted, MethodContext, Stage
-from cslr.privacy.values import Bounded
-from cslr.protocol.evaluation import answers_of, measured
+from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Bounded, Summed
+from cslr.protocol.answers import answer
+from cslr.protocol.evaluation import Exam, Graded, measured
+from cslr.protocol.ports import Ask, Cohort
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.scoring import Scored, right_rows, score
 
@@ -43,25 +46,51 @@ def privately_measured(
 
     Test rows that belong to no client are left out.
     """
-    rows = embedded.stream.test
-    if rows.clients is None:
+    if embedded.stream.test.clients is None:
         raise ValueError("study: its test rows must say whose they are")
-    owners, held, count = rows.clients, rows.clients >= 0, len(context.tasks)
+    count = len(context.tasks)
+    allowed = _allowed_of(context, scenario, count)
 
-    def ask() -> Bounded:
-        allowed = _allowed_of(context, scenario, count)
-        right = np.zeros(len(rows), dtype=np.bool_)
-        if len(rows):
-            right = right_rows(embedded, last().scores(embedded.test.z), allowed)
-        return answers_of(right[held], rows.tasks[held], owners[held], count)
+    def cohort() -> Cohort:
+        return TestCohort(embedded, allowed, last())
 
-    found = measured(ask, context.plan, context.ledger, context.keep).value
+    exam = Exam(count)
+    shares = measured(cohort, exam, context.plan, context.ledger, context.keep).value
     return {
         "private": True,
-        "accuracy": [plain(value) for value in found.accuracy.tolist()],
-        "standard_error": [plain(value) for value in found.error.tolist()],
+        "accuracy": [plain(value) for value in shares.accuracy.tolist()],
+        "standard_error": [plain(value) for value in shares.error.tolist()],
         "sigma": context.plan.evaluation_sigma,
     }
+
+
+@dataclass(frozen=True, eq=False)
+class TestCohort:
+    """The clients that hold test rows, with the model they are given."""
+
+    embedded: EmbeddedStream
+    allowed: list[BoolArray]
+    """For each task, (c,) the labels an answer may have."""
+    model: Fitted
+
+    def total(self, ask: Ask[Any]) -> Summed:
+        """The sum of what all of them answer."""
+        return plain_sum([answer(self._graded(), ask)])
+
+    def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
+        """An evaluation is a sum and nothing else."""
+        raise ValueError(f"ask: {ask.kind} is not asked of single clients with test rows")
+
+    def _graded(self) -> Graded:
+        rows = self.embedded.stream.test
+        if rows.clients is None:
+            raise ValueError("embedded: its test rows must say whose they are")
+        right = np.zeros(len(rows), dtype=np.bool_)
+        if len(rows):
+            scores = self.model.scores(self.embedded.test.z)
+            right = right_rows(self.embedded, scores, self.allowed)
+        held = rows.clients >= 0
+        return Graded(right[held], rows.tasks[held], rows.clients[held])
 
 
 def plain(value: float) -> float | None:
@@ -77,7 +106,7 @@ def _personal(
     seen: BoolArray,
 ) -> float:
     """The mean over clients of each one's own model on the tasks it holds."""
-    population, means = context.population, []
+    population, means = context.open_rows(), []
     for client, scorer in learnt.personal:
         held = np.unique(population.tasks[population.held[population.clients == client]])
         scored = _scored(embedded, Fitted(scorer), allowed, seen)

@@ -30,6 +30,7 @@ from cslr.runs.mixed_encoders import in_common, translation_arrays
 from cslr.runs.predict import Model
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
 from cslr.runs.results import Result, collect
+from cslr.runs.settled import SettledConfig, as_settled
 from cslr.seeding import Seeds
 
 __all__ = ["Step", "learn", "run"]
@@ -38,20 +39,43 @@ Step = Callable[[str, int, int], None]
 """Told of every step: what, how many are done, how many there are."""
 
 
-def run(config: Config, embedded: EmbeddedStream, directory: RunDirectory, on_step: Step) -> Result:
+def run(
+    config: Config | SettledConfig,
+    embedded: EmbeddedStream,
+    directory: RunDirectory,
+    on_step: Step,
+) -> Result:
     """Everything the configuration asks for, from the trace where it is already there."""
     started = time.perf_counter()
-    shown = learn(config, embedded, directory, on_step)
-    Model.of(config, embedded).save(directory.path)
+    settled = as_settled(config)
+    shown = learn(settled, embedded, directory, on_step)
+    _model(settled.given, embedded).save(directory.path)
     if directory.find(kind="finished") is None:
         seconds = embedded.seconds + time.perf_counter() - started
         directory.note(kind="finished", **_seconds(directory, seconds))
     on_step("done", 1, 1)
-    return collect(config, directory, embedded.stream, shown)
+    return collect(settled.given, directory, embedded.stream, shown)
+
+
+def _model(config: Config, embedded: EmbeddedStream) -> Model:
+    """What has to be known to use the heads of a run that has learnt all tasks."""
+    stream, others = embedded.stream, embedded.others
+    return Model(
+        config.method,
+        stream.family,
+        stream.scenario(config.stream.scenario),
+        tuple(label.name for label in stream.labels),
+        {task.name: task.labels for task in stream.tasks},
+        config.encoder,
+        embedded.encoder,
+        config.layer,
+        config.seeds,
+        {name: other.encoder for name, other in zip(config.encoders, others, strict=True)},
+    )
 
 
 def learn(
-    config: Config,
+    config: Config | SettledConfig,
     embedded: EmbeddedStream,
     directory: RunDirectory,
     on_step: Step,
@@ -59,52 +83,54 @@ def learn(
 ) -> list[dict[str, Any]]:
     """Every step of a run, as far as it is not done; the figures that are shown and not stored.
 
+    config: complete, or settled.
     until: only the method's own steps up to so many tasks; the run can go on from there later.
     """
-    check_privacy(config)
-    check_upgrade(config, len(embedded.stream.tasks))
-    check_evaluation(config, embedded.stream)
-    plan = plan_of(config, len(embedded.stream.tasks), embedded.stream.cap)
-    embedded_streams = [in_common(embedded, config, Seeds(seed)) for seed in config.seeds]
+    settled = as_settled(config)
+    given, tasks = settled.given, len(embedded.stream.tasks)
+    check_privacy(settled)
+    check_upgrade(given, tasks)
+    check_evaluation(settled, embedded.stream)
+    plan = plan_of(settled, tasks, embedded.stream.cap)
+    streams = [in_common(embedded, given, Seeds(seed)) for seed in given.seeds]
     populations = [
-        population_of(config, own, seed)
-        for own, seed in zip(embedded_streams, config.seeds, strict=True)
+        population_of(given, stream, seed)
+        for stream, seed in zip(streams, given.seeds, strict=True)
     ]
-    _check_affordable(config, plan, directory)
+    _check_affordable(settled, plan, directory)
     directory.begin()
-    beside = () if until is not None else _beside(config)
-    names = [config.method, *[name for name in beside if name != config.method]]
-    rows = (len(embedded.stream.tasks) if until is None else until) + 1
-    total, shown = len(config.seeds) * len(names) * rows, []
+    names = () if until is not None else _compared_with(given)
+    methods = [settled, *[settled.compared_with(name) for name in names if name != given.method]]
+    rows = (tasks if until is None else until) + 1
+    total, shown = len(given.seeds) * len(methods) * rows, []
     done = iter(range(total))
-    for seed, own, population in zip(config.seeds, embedded_streams, populations, strict=True):
-        _note_partition(directory, own, population, seed)
-        if own.translations:
-            directory.seed(seed).save_arrays("translations", translation_arrays(own))
-        for name in names:
-            with ledger_of(config, name, seed, directory) as ledger:
-                context = context_of(config, own, population, seed, plan, ledger, directory, name)
-                stages = islice(method_named(name).stages(context), rows)
-                for after, stage in enumerate(stages):
-                    on_step(f"seed {seed} · {name} · after {after} tasks", next(done), total)
-                    row = _Row(directory, own, context, name, after, cache(stage))
+    for seed, stream, population in zip(given.seeds, streams, populations, strict=True):
+        _note_partition(directory, stream, population, seed)
+        if stream.translations:
+            directory.seed(seed).save_arrays("translations", translation_arrays(stream))
+        for each in methods:
+            with ledger_of(each, seed, directory) as ledger:
+                context = context_of(each, stream, population, seed, plan, ledger, directory)
+                for after, stage in enumerate(islice(each.method.stages(context), rows)):
+                    on_step(f"seed {seed} · {each.name} · after {after} tasks", next(done), total)
+                    row = _Row(directory, stream, context, each.name, after, cache(stage))
                     shown += row.finish(whole=until is None)
-                if name == config.method and until is None:
+                if not each.is_compared and until is None:
                     row.measure()
                     _note_cost(directory, ledger, plan, seed)
     return shown
 
 
-def _check_affordable(config: Config, plan: Plan, directory: RunDirectory) -> None:
+def _check_affordable(settled: SettledConfig, plan: Plan, directory: RunDirectory) -> None:
     """Where privacy is enforced: whether the federation's ledger has room for the whole run."""
-    if config.privacy.mode == "enforced" and method_named(config.method).reads == "privately":
-        seed = config.seeds[0]
+    if settled.config.privacy.mode == "enforced" and settled.method.reads == "privately":
+        seed = settled.config.seeds[0]
         evaluated = directory.find(kind="evaluation", seed=seed) is not None
-        with ledger_of(config, config.method, seed, directory) as ledger:
+        with ledger_of(settled, seed, directory) as ledger:
             check_affordable(ledger, plan, directory.seed(seed), evaluated)
 
 
-def _beside(config: Config) -> tuple[str, ...]:
+def _compared_with(config: Config) -> tuple[str, ...]:
     """The yardsticks of a run: those without noise only where nobody is to be protected.
 
     They are there to be compared with, so without exact figures there are none. Zero-shot is

@@ -7,7 +7,7 @@ nothing knows that there was more than one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,6 @@ from cslr.config import Config
 from cslr.data.streams import Rows
 from cslr.errors import ConfigError
 from cslr.protocol.translation import (
-    Affine,
     PublicEmbeddings,
     Translation,
     corpus_digest,
@@ -29,7 +28,7 @@ from cslr.protocol.translation import (
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.seeding import Seeds
 
-__all__ = ["encoder_of", "in_common", "translation_arrays", "translation_from", "translations"]
+__all__ = ["encoder_of", "in_common", "translation_arrays", "translations"]
 
 
 def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> EmbeddedStream:
@@ -94,13 +93,6 @@ def translation_arrays(embedded: EmbeddedStream) -> dict[str, FloatArray]:
         if each.into is not None
         for part in ("matrix", "offset")
     }
-
-
-def translation_from(arrays: Mapping[str, FloatArray], encoder: str) -> Affine | None:
-    """The way of an encoder into common coordinates; None: its embeddings are that already."""
-    if f"{encoder} matrix" not in arrays:
-        return None
-    return Affine(arrays[f"{encoder} matrix"], arrays[f"{encoder} offset"])
 
 
 def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None = None) -> IntArray:

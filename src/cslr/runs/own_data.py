@@ -28,7 +28,15 @@ from cslr.errors import ConfigError, DataError
 from cslr.privacy.ledger.fingerprints import OwnRows
 from cslr.privacy.ledger.pointer import ledger_directory
 
-__all__ = ["complete", "is_own", "load_own_stream", "pointer_beside", "public_warning", "rows_of"]
+__all__ = [
+    "complete",
+    "declaration_of",
+    "is_own",
+    "load_own_stream",
+    "pointer_beside",
+    "public_warning",
+    "rows_of",
+]
 
 MOST_PUBLIC: Final = 10_000
 """Public sentences that are looked at: the first of the file."""
@@ -48,17 +56,22 @@ def is_own(stream: StreamConfig) -> bool:
     return True
 
 
-def complete(config: Config) -> Config:
+def declaration_of(stream: StreamConfig) -> Declaration | None:
+    """What is declared about own rows; None: the stream is none of one's own."""
+    return load_declaration(_files(stream)[1]) if is_own(stream) else None
+
+
+def complete(config: Config, declaration: Declaration | None = None) -> Config:
     """The configuration with everything in it that the declaration of own rows settles.
 
-    What contradicts the declaration is refused. Other streams, and a configuration that is
-    complete already, stay as they are.
+    declaration: of own rows; None: it is read here. What contradicts it is refused. Other streams,
+    and a configuration that is complete already, stay as they are.
     """
     if not is_own(config.stream):
         _refuse_without_rows(config)
         return config
     data, path = _files(config.stream)
-    declaration = load_declaration(path)
+    declaration = declaration or load_declaration(path)
     declaration.require_confirmed()
     _refuse_contradictions(config, declaration, path)
     federation = _federation(config, _own_rows(data, declaration))
@@ -79,13 +92,14 @@ def complete(config: Config) -> Config:
     return with_settings(config, settled)
 
 
-def load_own_stream(stream: StreamConfig) -> tuple[Stream, tuple[str, ...]]:
-    """The rows a completed configuration names, and notices about them.
+def load_own_stream(
+    stream: StreamConfig, declaration: Declaration
+) -> tuple[Stream, tuple[str, ...]]:
+    """The rows a complete configuration names, as they are declared, and notices about them.
 
     Notices tell of private rows: they are for the holder's screen and are stored nowhere.
     """
     data, path = _files(stream)
-    declaration = load_declaration(path)
     source = _public(stream, declaration, path)
     sentences = read_public(source)[:MOST_PUBLIC]
     own = load_own(data, declaration, sentences, stream.skip_bad_rows)
@@ -111,10 +125,10 @@ def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str |
     return few_public(config.stream.public, shape[0], directions, family)
 
 
-def rows_of(stream: StreamConfig) -> OwnRows:
-    """The rows a completed configuration names, as their ledger knows them."""
-    data, path = _files(stream)
-    return _own_rows(data, load_declaration(path))
+def rows_of(stream: StreamConfig, declaration: Declaration) -> OwnRows:
+    """The rows a complete configuration names, as their ledger knows them."""
+    data, _ = _files(stream)
+    return _own_rows(data, declaration)
 
 
 def pointer_beside(data: Path) -> Path:

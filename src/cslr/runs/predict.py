@@ -16,25 +16,24 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.config import Config
 from cslr.errors import ConfigError, EncoderError, RunDirectoryError
 from cslr.files import write_atomic
-from cslr.methods.registry import method_named
 from cslr.protocol.head import Head
 from cslr.protocol.tags import decode
 from cslr.protocol.targets import Family, FamilyName
-from cslr.protocol.translation import Affine
+from cslr.protocol.translation import Affine, translation_from
 from cslr.runs.checksum import open_arrays, open_line, seal_line
-from cslr.runs.embedded import EmbeddedStream
-from cslr.runs.mixed_encoders import translation_from
 from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.spacing import spaced
 from cslr.text.words import TokenEncoder, embed_words, load_token_encoder
 
-__all__ = ["Answer", "Choice", "Entity", "Model", "Predictor", "load_predictor"]
+__all__ = ["KEEP_NO_HEAD", "Answer", "Choice", "Entity", "Model", "Predictor", "load_predictor"]
 
 _FILE: Final = "model.json"
 _AT_ONCE: Final = 256  # texts that are held and embedded together
+KEEP_NO_HEAD: Final = ("fedta", "majority", "zero-shot")
+"""Methods whose runs leave no head that answers for new texts; their files say it, too, but asking
+a head needs no method."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +52,6 @@ class Model:
     seeds: tuple[int, ...]
     others: dict[str, str] = field(default_factory=dict)
     """Encoders of clients and what identifies them, where not all run the reference."""
-
-    @classmethod
-    def of(cls, config: Config, embedded: EmbeddedStream) -> Self:
-        """Of a run that has learnt all tasks."""
-        stream = embedded.stream
-        return cls(
-            config.method,
-            stream.family,
-            stream.scenario(config.stream.scenario),
-            tuple(label.name for label in stream.labels),
-            {task.name: task.labels for task in stream.tasks},
-            config.encoder,
-            embedded.encoder,
-            config.layer,
-            config.seeds,
-            {
-                name: each.encoder
-                for name, each in zip(config.encoders, embedded.others, strict=True)
-            },
-        )
 
     def encoder_named(self, name: str | None) -> tuple[str, str]:
         """Name and id of the encoder to ask with: the reference, or one that clients run."""
@@ -252,7 +231,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
     own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
     path = next(filter(Path.is_file, own), place / "head.safetensors")
     ways = place / "translations.safetensors"
-    if not method_named(model.method).keeps_head:
+    if model.method in KEEP_NO_HEAD:
         raise RunDirectoryError(
             f"{run} is a run of {model.method}, which keeps no head to ask; use a run of cslr"
         )

@@ -12,7 +12,6 @@ from cslr.config import Config
 from cslr.data.partition import assign_clients
 from cslr.federation.simulation import Population
 from cslr.methods.method import Earlier, MethodContext, View
-from cslr.methods.registry import method_named
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
@@ -23,21 +22,21 @@ from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.mixed_encoders import encoder_of
-from cslr.runs.own_data import is_own, rows_of
+from cslr.runs.own_data import rows_of
+from cslr.runs.settled import SettledConfig
 from cslr.seeding import Seeds
 
 __all__ = ["context_of", "ledger_of", "plan_of", "population_of"]
 
 
-def plan_of(config: Config, tasks: int, cap: int | None) -> Plan:
+def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
     """The noise that follows from the promise; none is needed where nothing is released.
 
     cap: the most tasks a client can have rows of, where the stream knows it.
     """
-    privacy, method = config.privacy, method_named(config.method)
-    private = method.reads == "privately"
-    settled = method.settled(config)
-    schedule = method.schedule(settled) if private else Schedule()
+    config, method = settled.config, settled.method
+    privacy, private = config.privacy, method.reads == "privately"
+    schedule = method.schedule(config) if private else Schedule()
     if privacy.evaluation == "private":
         schedule = replace(schedule, evaluation=1)
     return calibrate(
@@ -46,7 +45,7 @@ def plan_of(config: Config, tasks: int, cap: int | None) -> Plan:
         privacy.participation,
         privacy.cap or cap,
         schedule,
-        settled.head.participation or privacy.participation,
+        config.head.participation or privacy.participation,
     )
 
 
@@ -79,34 +78,33 @@ def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Popula
 
 def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
     """(N,) the clients' own addresses, where rows came with names; without rows any will do."""
-    known = embedded.stream.client_ids
-    if known is None:
+    ids = embedded.stream.client_ids
+    if ids is None:
         return None
-    return np.concatenate([known, -1 - np.arange(count - len(known))])
+    return np.concatenate([ids, -1 - np.arange(count - len(ids))])
 
 
 def _kinds(embedded: EmbeddedStream) -> IntArray:
     """(n,) the true mode of each train example: what its stream knows of it, else its label."""
-    known = embedded.stream.train.kinds
-    return embedded.train.labels if known is None else known[embedded.train.rows]
+    kinds = embedded.stream.train.kinds
+    return embedded.train.labels if kinds is None else kinds[embedded.train.rows]
 
 
-def ledger_of(config: Config, method: str, seed: int, directory: RunDirectory) -> Ledger:
+def ledger_of(settled: SettledConfig, seed: int, directory: RunDirectory) -> Ledger:
     """The run's own ledger if privacy is simulated, the federation's if it is enforced."""
-    privacy = config.privacy
-    known = method_named(method)
-    epsilon = math.inf if known.reads == "openly" else privacy.budget or privacy.epsilon
-    federated = known.settled(config).head.kind == "federated"
-    scope: Scope = "replay" if federated else "end_to_end"
-    budget = Budget(epsilon, privacy.delta, privacy.adversary, scope)
+    config, privacy = settled.config, settled.config.privacy
     name = config.stream.name
-    if method != config.method:
+    if settled.is_compared:
         federation = Federation(name, Budget(math.inf, privacy.delta), "simulated")
         return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
+    epsilon = math.inf if settled.method.reads == "openly" else privacy.budget or privacy.epsilon
+    scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
+    budget = Budget(epsilon, privacy.delta, privacy.adversary, scope)
     federation = Federation(name, budget, privacy.mode)
     if privacy.mode == "enforced" and privacy.federation is not None:
-        if is_own(config.stream):
-            return open_ledger(rows_of(config.stream), privacy.federation, federation)
+        if settled.declaration is not None:
+            rows = rows_of(config.stream, settled.declaration)
+            return open_ledger(rows, privacy.federation, federation)
         keys = EphemeralKeys(privacy.federation / "keys")
         return Ledger.at(privacy.federation / "ledger.jsonl", federation, keys)
     path = directory.seed(seed).path / "ledger.jsonl"
@@ -114,20 +112,18 @@ def ledger_of(config: Config, method: str, seed: int, directory: RunDirectory) -
 
 
 def context_of(
-    config: Config,
+    settled: SettledConfig,
     embedded: EmbeddedStream,
     population: Population,
     seed: int,
     plan: Plan,
     ledger: Ledger,
     directory: RunDirectory,
-    method: str,
 ) -> MethodContext:
     """One seed of one method; with what was released under another encoder, if anything was."""
-    stream, own = embedded.stream, method == config.method
-    config = method_named(method).settled(config)
+    stream, config = embedded.stream, settled.config
     context = MethodContext(
-        population=population,
+        clients=population,
         tasks=tuple(task.labels for task in stream.tasks),
         family=embedded.family,
         label_texts=embedded.label_texts,
@@ -142,9 +138,10 @@ def context_of(
         seeds=Seeds(seed),
         test_shares=_shares(embedded),
         keep=directory.seed(seed, ledger),
-        spoken=_spoken(config, plan, ledger) if own else None,
+        spoken=None if settled.is_compared else _spoken(config, plan, ledger),
+        reads=settled.method.reads,
     )
-    if not own:
+    if settled.is_compared:
         return context
     return _upgraded(replace(context, views=_views(context, embedded)), config, embedded, seed)
 
@@ -183,7 +180,7 @@ def _upgraded(
     before = embedded.before
     if before is None:
         return context
-    first = replace(_seen_by(context, before), population=population_of(config, before, seed))
+    first = replace(_seen_by(context, before), clients=population_of(config, before, seed))
     between, _ = fit_map(before.public, embedded.public)
     earlier = Earlier(first, config.upgrade.after, config.upgrade.carry, between)
     return replace(context, earlier=earlier)

@@ -153,16 +153,7 @@ class Result:
             "labels": {
                 label.name: _mean(main.labels[:, i]) for i, label in enumerate(self.stream.labels)
             },
-            "yardsticks": {
-                name: {
-                    "aa": _mean(self.figures[name].aa),
-                    "bwt": _mean(self.figures[name].bwt),
-                    "more": _means(self.figures[name].more),
-                    "matrix": _rows(self.figures[name].matrices.mean(axis=0)),
-                }
-                for name in YARDSTICKS
-                if name in self.figures and name != config.method
-            },
+            "yardsticks": self._yardsticks(),
             "closed": _number(self.closed()),
             "prior": config.replay.prior,
             "delta": config.privacy.delta,
@@ -174,6 +165,18 @@ class Result:
             "epsilon": self.cost["epsilon"],
             "seconds": round(self.seconds, 1) if math.isfinite(self.seconds) else None,
             "run_dir": self.run_dir,
+        }
+
+    def _yardsticks(self) -> dict[str, Any]:
+        return {
+            name: {
+                "aa": _mean(self.figures[name].aa),
+                "bwt": _mean(self.figures[name].bwt),
+                "more": _means(self.figures[name].more),
+                "matrix": _rows(self.figures[name].matrices.mean(axis=0)),
+            }
+            for name in YARDSTICKS
+            if name in self.figures and name != self.config.method
         }
 
 

@@ -18,6 +18,12 @@ FAMILIES = ("classification", "intents", "tagging")
 TAGS_OF_FIRST = [True, True, True, False, False, False, False]  # O, B-1, I-1 of labels 0 and 1
 
 
+@pytest.fixture
+def make_context(make_context):
+    """Runs of a method that reads rows openly."""
+    return lambda *given, **more: replace(make_context(*given, **more), reads="openly")
+
+
 def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
     """Share of rows whose best label is right; NaN if a right one has no score."""
     known = np.isfinite(scores[np.arange(len(labels)), labels])
@@ -99,7 +105,7 @@ def leaning(make_context, world):
     common = 2.0 * np.ones(24) / np.sqrt(24)
     people = replace(world.population, z=world.population.z + common)
     return (
-        replace(make_context(), population=people),
+        replace(make_context(), clients=people),
         replace(world, population=people, test_z=world.test_z + common),
     )
 
@@ -136,7 +142,7 @@ def test_pooled_heads_learn_the_targets_and_not_only_the_labels(make_context):
     """Every third text of label 0 is of label 1 too: the head says yes a third of the time."""
     context = make_context(family="intents")
     *_, last = METHODS["joint"].stages(context)
-    people = context.population
+    people = context.clients
     mine = people.z[people.labels == 0]
     share = (1 / (1 + np.exp(-last().scores(mine)))).mean(axis=0)
     assert share[0] > 0.8
@@ -171,7 +177,7 @@ def test_no_finite_budget_admits_pooled_training(make_context, method):
 @pytest.mark.parametrize("method", ["majority", "zero-shot"])
 def test_what_reads_no_client_costs_nothing(make_context, world, method):
     context = make_context(epsilon=1.0)
-    broken = replace(context, population=None)  # there is nothing to read
+    broken = replace(context, clients=None)  # there is nothing to read
     for stage in METHODS[method].stages(broken):
         stage().scores(world.test_z)
     assert context.ledger.charges == ()

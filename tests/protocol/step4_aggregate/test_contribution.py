@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.values import _SEAL
-from cslr.protocol.round import contribute, statistics_of
+from cslr.protocol.round import contribute, statistics_of, sum_ask
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import (
     FULL_WEIGHT,
     Layout,
+    SecondMoments,
     Statistics,
     joined,
     mode_statistics,
@@ -49,11 +50,10 @@ def statistics(lists, ids, counts, seconds, weight_floor, targets=None) -> Stati
         lists,
         ids,
         counts,
-        PROTOTYPES,
-        SPREAD,
-        seconds,
-        weight_floor,
         none if targets is None else targets,
+        PROTOTYPES,
+        SecondMoments(SPREAD, seconds),
+        weight_floor,
     )
 
 
@@ -166,7 +166,7 @@ def test_with_one_mode_per_label_the_list_size_changes_nothing(world, second_mom
     for size in (1, 4):
         learner = ListLearner(size=size, weight_floor=0.0)
         request = replace(agreement, learner=learner).request(0, (0, 1))
-        rows.append(contribute(world.examples(0), request).rows(_SEAL))
+        rows.append(contribute(world.examples(0), sum_ask(request)).rows(_SEAL))
     assert np.abs(rows[0]).max() > 10_000
     np.testing.assert_allclose(rows[0], rows[1], atol=4)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.round import one_round
+from cslr.protocol.round import Session
 from cslr.protocol.step1_list import ListLearner, learn_lists
 from cslr.protocol.step4_aggregate.contribution import folded, full_second_moments, unfolded
 from cslr.protocol.step4_aggregate.covariances import FLOOR, full_covariances
@@ -156,7 +156,7 @@ def test_without_clip_and_noise_a_replay_spreads_as_the_rows_of_its_label_do(
     assert agreement.layout(2).seconds == 36
     cohort = people.cohort(0, np.ones(12, dtype=bool), 1)
     plan = calibrate(Budget(np.inf), 1)
-    release = one_round(0, (0, 1), cohort, agreement, plan, make_ledger(), drawer).value
+    release = Session(agreement, plan, make_ledger(), drawer).release(0, (0, 1), cohort).value
     replay = estimate_replay([release], agreement.modes, agreement.space, agreement.family)
     assert replay.covariance.shape == (4, R, R)
     x = agreement.space.into(people.z)

@@ -212,8 +212,8 @@ def setting_of(small, tmp_path, monkeypatch):
 @pytest.mark.parametrize("method", ["dp-sgd", "dp-class-stats", "joint", "zero-shot"])
 def test_methods_of_one_seed_share_partition_anchors_first_head_and_cohorts(setting_of, method):
     ours, theirs = setting_of(13, "cslr"), setting_of(13, method)
-    np.testing.assert_array_equal(ours.population.clients, theirs.population.clients)
-    np.testing.assert_array_equal(ours.population.z, theirs.population.z)
+    np.testing.assert_array_equal(ours.clients.clients, theirs.clients.clients)
+    np.testing.assert_array_equal(ours.clients.z, theirs.clients.z)
     np.testing.assert_array_equal(agree(ours).space.anchors, agree(theirs).space.anchors)
     for name, array in vars(ours.initial_head()).items():
         np.testing.assert_array_equal(array, getattr(theirs.initial_head(), name))
@@ -222,7 +222,7 @@ def test_methods_of_one_seed_share_partition_anchors_first_head_and_cohorts(sett
 
 def test_another_seed_shares_none_of_them(setting_of):
     one, other = setting_of(13, "cslr"), setting_of(17, "cslr")
-    assert not np.array_equal(one.population.clients, other.population.clients)
+    assert not np.array_equal(one.clients.clients, other.clients.clients)
     assert not np.array_equal(agree(one).space.anchors, agree(other).space.anchors)
     assert one.coins(0) != other.coins(0)
     assert any(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from cslr.federation import simulation
 from cslr.privacy import mechanism, secure_sum
-from cslr.privacy.grid import Grid, bound
+from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL, Bounded
 from cslr.protocol import round as protocol_round
 from cslr.protocol.agreement import FILLED
-from cslr.protocol.ports import Examples, Request
+from cslr.protocol.ports import Ask, Examples, Request
 from cslr.protocol.round import statistics_of
 
 from .lab import CLIENTS, LABELS, TASKS, Drawer, Finding, Lab, everywhere, instead
@@ -132,17 +133,23 @@ def exactly_once(lab: Lab, seed: int) -> Finding:
     cohort = lab.people(seed, "joint").cohort(0, came, TASKS)
     wrong = Counter[int]()
     with instead(simulation, "BATCH_ROWS", 60):
-        for ask in (cohort.total, cohort.each):
+        for question in (cohort.total, cohort.each):
             asked: list[int] = []
-
-            def device(examples, asked=asked):
-                asked.extend(examples.clients)
-                return bound(np.zeros((len(examples.clients), 1)), Grid(1.0))
-
-            ask(device)
+            question(Ask("who is there", "update", _Noting(asked), Grid(1.0)))
             wrong.update(Counter(asked) - Counter(np.flatnonzero(came).tolist()))
             wrong.update(Counter(np.flatnonzero(came).tolist()) - Counter(asked))
     return Finding(bool(wrong), f"asked too often or not at all: {sorted(wrong) or 'nobody'}")
+
+
+@dataclass(frozen=True)
+class _Noting:
+    """A question that notes who answers it."""
+
+    asked: list[int]
+
+    def updates(self, examples: Examples) -> np.ndarray:
+        self.asked.extend(examples.clients)
+        return np.zeros((len(examples.clients), 1))
 
 
 def participation(lab: Lab, seed: int) -> Finding:
@@ -151,7 +158,7 @@ def participation(lab: Lab, seed: int) -> Finding:
     agreement, plan, ledger = lab.agreement("joint"), context.plan, context.ledger
     people = lab.people(seed, "joint")
     cohort = people.cohort(0, context.cohort(0).taking_part, plan.cap)
-    protocol_round.one_round(0, LABELS, cohort, agreement, plan, ledger, Drawer())
+    protocol_round.Session(agreement, plan, ledger, Drawer()).release(0, LABELS, cohort)
     (charge,) = ledger.charges
     coins = np.stack([context.cohort(0, update=i).taking_part for i in range(ROUNDS)])
     sizes = coins.sum(axis=1)

@@ -48,8 +48,9 @@ def nan_through_the_clip() -> AbstractContextManager[None]:
 def clip_by_block() -> AbstractContextManager[None]:
     """Weights, offsets, second moments and targets each get the whole bound."""
 
-    def fault(examples, request):
-        layout, grid = request.layout, request.grids[0]
+    def fault(examples, ask):
+        request, grid = ask.request, ask.grid
+        layout = request.layout
         packed = layout.pack(statistics_of(examples, request))
         modes = packed.reshape(len(packed), layout.modes, layout.width)  # (b, K, ·)
         blocks = np.split(modes, np.cumsum([1, layout.dimension, layout.seconds]), axis=-1)
@@ -62,8 +63,9 @@ def clip_by_block() -> AbstractContextManager[None]:
 def clip_by_mode() -> AbstractContextManager[None]:
     """Every mode gets the whole bound."""
 
-    def fault(examples, request):
-        layout, grid = request.layout, request.grids[0]
+    def fault(examples, ask):
+        request, grid = ask.request, ask.grid
+        layout = request.layout
         packed = layout.pack(statistics_of(examples, request))
         modes = packed.reshape(len(packed), layout.modes, layout.width)
         return _on_grid(_clipped(modes, grid.bound, (2,)).reshape(packed.shape), grid)

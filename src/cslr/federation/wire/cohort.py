@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cslr.federation.simulation import SimulatedCohort
-from cslr.federation.wire.codec import Kind, Question
+from cslr.federation.wire.codec import KINDS, Kind, Question
 from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity
 from cslr.federation.wire.inbox import Inbox
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid
 from cslr.privacy.secure_sum import leaving
 from cslr.privacy.values import Bounded, Summed
-from cslr.protocol.ports import Device
+from cslr.protocol.ports import Ask
 
 __all__ = ["InboxCohort", "identities"]
 
@@ -39,7 +39,6 @@ class InboxCohort:
     run: str
     space: str
     """The digest of the public space that clients were told."""
-    kind: Kind = "sum"
     asked: int = field(default=0, init=False)
     """Questions so far, which number the rounds."""
 
@@ -48,29 +47,37 @@ class InboxCohort:
         if unknown:
             raise ValueError(f"members: {len(unknown)} registered clients have no identity")
 
-    def total(self, device: Device) -> Summed:
+    def total(self, ask: Ask[Any]) -> Summed:
         """The sum of what the inbox accepts."""
-        answers = [(batch.clients, device(batch)) for batch in self.clients.batches()]
-        inbox = self._inbox(answers[0][1].grid, leaving(answers[0][1]).shape[1])
+        answer = self.clients.device.answer
+        answers = [(batch.clients, answer(batch, ask)) for batch in self.clients.batches()]
+        inbox = self._inbox(ask, leaving(answers[0][1]).shape[1])
         taking_part = set(self.clients.population.addresses[self.clients.taking_part].tolist())
-        for clients, answer in answers:
+        for clients, bounded in answers:
             # Both sides compute the terms by themselves: the client from what it clipped to.
-            terms = terms_of(answer.grid, self.space)
+            terms = terms_of(bounded.grid, self.space)
             question = replace(inbox.expected.question, terms=terms)
-            for client, row in zip(clients, leaving(answer), strict=True):
+            for client, row in zip(clients, leaving(bounded), strict=True):
                 if client in taking_part:  # an empty cohort's batch is nobody's
                     inbox.accept(self.members[client].answer(question, row[None]))
         return inbox.close()
 
-    def each(self, device: Device) -> tuple[tuple[int, ...], Sequence[Bounded]]:
+    def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
         """As in the simulation, where the mechanism stands in for the devices' own noise."""
-        return self.clients.each(device)
+        return self.clients.each(ask)
 
-    def _inbox(self, grid: Grid, width: int) -> Inbox:
-        """In earnest grid and width are the server's own; here both sides compute them alike."""
+    def _inbox(self, ask: Ask[Any], width: int) -> Inbox:
+        """In earnest the width is the server's own; here both sides compute it alike."""
         self.asked += 1
-        terms = terms_of(grid, self.space)
-        label = f"task {self.clients.task}"
-        question = Question(self.federation, self.run, self.asked, label, self.kind, terms)
+        terms = terms_of(ask.grid, self.space)
+        kind = message_kind(ask)
+        question = Question(self.federation, self.run, self.asked, ask.label, kind, terms)
         keys = {member.client: member.public for member in self.members.values()}
-        return Inbox(Expected(question, width, grid, self.space), keys)
+        return Inbox(Expected(question, width, ask.grid, self.space), keys)
+
+
+def message_kind(ask: Ask[Any]) -> Kind:
+    """The kind of message that answers a question: they have one name, where there is one."""
+    if ask.kind == "evaluation":
+        raise ValueError(f"ask: an evaluation does not travel as a message; known: {KINDS}")
+    return ask.kind

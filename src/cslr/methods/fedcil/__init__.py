@@ -45,7 +45,7 @@ __all__ = ["METHOD"]
 def stages(context: MethodContext) -> Stages:
     """One pair of networks carried from task to task; torch begins when a stage is called."""
     recipe = recipe_of(context.effort, context.head)
-    public = {"encoder": context.encoder, "clients": context.population.count}
+    public = {"encoder": context.encoder, "clients": context.clients.count}
     context.ledger.fix_plan(context.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})
 
     @cache
@@ -80,4 +80,5 @@ METHOD: Final = Method(
     reads="privately",
     schedule=schedule,
     meaning="private generator and head",
+    faces_hostile=False,
 )

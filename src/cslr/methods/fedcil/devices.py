@@ -13,11 +13,13 @@ from torch import Tensor
 from cslr.arrays import FloatArray, IntArray
 from cslr.methods.fedcil.networks import Networks, Shapes
 from cslr.methods.fedcil.pools import Pool
+from cslr.methods.fedcil.public_start import Coordinates
 from cslr.methods.fedcil.training import Batch, Steps, train
-from cslr.protocol.targets import Family
+from cslr.protocol.ports import Examples
+from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
 
-__all__ = ["Held", "Told", "updates"]
+__all__ = ["NetworkTraining", "Sent"]
 
 AT_ONCE: Final = 64
 """Clients that are trained side by side: bounds memory."""
@@ -31,13 +33,9 @@ class Held:
     clients: Sequence[int]  # (b,)
     holds: Sequence[IntArray]  # (b,) of (n_i,) rows
 
-    def some(self, first: int, last: int) -> Held:
-        """Some of the clients."""
-        return Held(self.rows, self.clients[first:last], self.holds[first:last])
-
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Sent:
     """PUBLIC. What the server sends in a round."""
 
     model: FloatArray  # (D,)
@@ -48,25 +46,51 @@ class Told:
     """(c, n, r) rows of the released generator for every label, from a task's second round on."""
 
 
-def updates(
-    held: Held,
-    told: Told,
-    iterations: int,
-    batch: int,
-    shapes: Shapes,
-    family: Family,
-    steps: Steps,
-    seeds: Seeds,
-) -> FloatArray:
-    """(b, D) how each client would change the model: generator and critic in one vector."""
-    parts = []
-    for first in range(0, len(held.clients), AT_ONCE):
-        some = held.some(first, first + AT_ONCE)
-        networks = Networks.copies(shapes, told.model, len(some.clients))
-        picks = _Picks.of(some, told, iterations, batch, seeds)
-        train(networks, picks.batches(some, told), family, steps)
-        parts.append(networks.models() - told.model)
-    return np.concatenate([np.zeros((0, shapes.size), dtype=np.float32), *parts])
+@dataclass(frozen=True, eq=False)
+class NetworkTraining:
+    """PUBLIC. A round of training: what clients are sent, and how they train on it."""
+
+    sent: Sent
+    coordinates: Coordinates
+    shapes: Shapes
+    family: Family
+    steps: Steps
+    iterations: int
+    batch: int
+    seeds: Seeds
+
+    def updates(self, examples: Examples) -> FloatArray:
+        """(b, D) how each client would change both networks; zeros for one without rows."""
+        changes = np.zeros((len(examples.clients), self.shapes.size), dtype=np.float32)
+        has_rows = np.flatnonzero(examples.mask.any(axis=1))
+        for first in range(0, len(has_rows), AT_ONCE):
+            some = has_rows[first : first + AT_ONCE]
+            changes[some] = self._trained(held_by(examples, some, self.coordinates, self.family))
+        return changes
+
+    def _trained(self, held: Held) -> FloatArray:
+        networks = Networks.copies(self.shapes, self.sent.model, len(held.clients))
+        picks = _Picks.of(held, self.sent, self.iterations, self.batch, self.seeds)
+        train(networks, picks.batches(held, self.sent), self.family, self.steps)
+        return networks.models() - self.sent.model
+
+
+def held_by(examples: Examples, some: IntArray, coordinates: Coordinates, family: Family) -> Held:
+    """The rows of some of the clients, one client's after the other's."""
+    mask = examples.mask[some]
+    labels = examples.labels[some][mask]
+    if examples.targets is None:
+        targets = label_targets(labels, family.labels)
+    else:
+        targets = examples.targets[some][mask]
+    pool = Pool(
+        torch.from_numpy(coordinates.into(examples.z[some][mask])),
+        torch.from_numpy(labels),
+        torch.from_numpy(targets.astype(np.float32)),
+    )
+    ends = np.cumsum(mask.sum(axis=1))[:-1]
+    clients = [examples.clients[place] for place in some]
+    return Held(pool, clients, np.split(np.arange(len(labels)), ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +103,12 @@ class _Picks:
     echoes: Tensor
 
     @classmethod
-    def of(cls, held: Held, told: Told, iterations: int, batch: int, seeds: Seeds) -> _Picks:
+    def of(cls, held: Held, sent: Sent, iterations: int, batch: int, seeds: Seeds) -> _Picks:
         own, others = [], []
         sizes = [
-            len(told.noise),
-            len(told.replay) if told.replay is not None else 1,
-            told.echoes.shape[1] if told.echoes is not None else 1,
+            len(sent.noise),
+            len(sent.replay) if sent.replay is not None else 1,
+            sent.echoes.shape[1] if sent.echoes is not None else 1,
         ]
         for client, rows in zip(held.clients, held.holds, strict=True):
             rng = seeds.at("client", client)
@@ -93,18 +117,18 @@ class _Picks:
         noise, replay, echoes = torch.from_numpy(np.array(others).swapaxes(0, 1))
         return cls(torch.from_numpy(np.array(own)), noise, replay, echoes)
 
-    def batches(self, held: Held, told: Told) -> Iterator[Batch]:
+    def batches(self, held: Held, sent: Sent) -> Iterator[Batch]:
         """Half of a batch is a client's own, half replay; each half is imitated half as often."""
         for step in range(self.own.shape[1]):
             own, others = self.own[:, step], self.replay[:, step]
             x, labels, targets = held.rows.x[own], held.rows.labels[own], held.rows.targets[own]
             echoes = None
-            if told.echoes is not None:
-                echoes = told.echoes[labels, self.echoes[:, step]]
-            if told.replay is not None:
-                x = torch.cat([x, told.replay.x[others]], dim=1)
-                labels = torch.cat([labels, told.replay.labels[others]], dim=1)
-                targets = torch.cat([targets, told.replay.targets[others]], dim=1)
-            conditions = labels[:, :: 1 if told.replay is None else 2]
-            noise = told.noise[self.noise[:, step]]
+            if sent.echoes is not None:
+                echoes = sent.echoes[labels, self.echoes[:, step]]
+            if sent.replay is not None:
+                x = torch.cat([x, sent.replay.x[others]], dim=1)
+                labels = torch.cat([labels, sent.replay.labels[others]], dim=1)
+                targets = torch.cat([targets, sent.replay.targets[others]], dim=1)
+            conditions = labels[:, :: 1 if sent.replay is None else 2]
+            noise = sent.noise[self.noise[:, step]]
             yield Batch(x, labels, targets, noise, conditions, echoes)

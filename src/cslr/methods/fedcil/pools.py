@@ -93,6 +93,7 @@ def learn(
     shapes: Shapes,
     family: Family,
     steps: Steps,
+    *,
     rng: np.random.Generator,
 ) -> FloatArray:
     """A model trained on a pool, at the server."""

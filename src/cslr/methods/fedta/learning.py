@@ -49,7 +49,7 @@ class Learner:
 
 def begin(context: MethodContext) -> Learner:
     """Before any task: an adapter that changes nothing and no prototype."""
-    width = context.population.z.shape[1]
+    width = context.public.shape[1]
     slots = sum(len(labels) for labels in context.tasks)
     shared = initial_adapter(width, context.seeds.under("fedta"))
     return Learner(0, {}, shared, Prototypes.none(slots, width))

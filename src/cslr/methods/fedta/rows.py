@@ -40,7 +40,7 @@ def outputs_of(family: Family, labels: tuple[int, ...]) -> IntArray:
 
 def rows_of(context: MethodContext, task: int) -> TaskRows:
     """All rows of a task that are about one of its labels."""
-    people, labels = context.population, context.tasks[task]
+    people, labels = context.open_rows(), context.tasks[task]
     held = people.held
     here = np.flatnonzero((people.tasks[held] == task) & np.isin(people.labels[held], labels))
     rows, clients = held[here], people.clients[here]

@@ -25,7 +25,7 @@ def stages(context: MethodContext) -> Stages:
     def head_after(tasks: int) -> Head:
         if tasks == 0:
             return context.initial_head()
-        rows = context.population.tasks == tasks - 1
+        rows = context.open_rows().tasks == tasks - 1
         before = head_after(tasks - 1)
         return head_on_rows(context, rows, before, STEPS, f"finetune {tasks}")
 

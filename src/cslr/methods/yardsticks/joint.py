@@ -23,7 +23,7 @@ def stages(context: MethodContext) -> Stages:
 def _after(context: MethodContext, tasks: int) -> Fitted:
     head = context.initial_head()
     if tasks:
-        rows = context.population.tasks < tasks
+        rows = context.open_rows().tasks < tasks
         head = head_on_rows(context, rows, head, STEPS * tasks, f"joint {tasks}")
     return fitted_by(head, context.seen(tasks), context.family)
 

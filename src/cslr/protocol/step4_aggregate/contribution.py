@@ -14,14 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians, moments
 from cslr.numerics.mixture import Mixture
-from cslr.protocol.step1_list import shares_of
+from cslr.protocol.step1_list import GroupLists, shares_of
+from cslr.protocol.step4_aggregate.selection import votes
+
+if TYPE_CHECKING:
+    from cslr.protocol.ports import Request
 
 __all__ = [
     "FULL_WEIGHT",
@@ -29,6 +33,7 @@ __all__ = [
     "Statistics",
     "folded",
     "full_second_moments",
+    "group_statistics",
     "joined",
     "mode_statistics",
     "unfolded",
@@ -113,15 +118,45 @@ class Layout:
         )
 
 
+def group_statistics(
+    x: FloatArray, group: GroupLists, ids: IntArray, targets: FloatArray, request: Request
+) -> Statistics:
+    """Statistics (b, J, ·) of b clients about one group, from their coordinates x (b, n, r).
+
+    ids: (b, L) the canonical ids of their candidates; targets: (b, L, o), see ``mode_statistics``.
+    """
+    space, seconds, offered = request.space, request.layout.seconds, request.candidates
+    lists, place = group.lists, group.place
+    return mode_statistics(
+        lists,
+        ids,
+        group.counts,
+        targets,
+        request.prototypes_of(place),
+        SecondMoments(space.spread, seconds),
+        request.learner.weight_floor,
+        full=full_second_moments(x, group.mine, lists) if seconds > space.dimension else None,
+        ballots=None if offered is None else votes(lists.gaussians.mean, offered[place]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    """PUBLIC. How second moments are sent: relative to ``spread``, as one number or as r."""
+
+    spread: FloatArray  # (r,)
+    count: int
+
+
 def mode_statistics(
     lists: Mixture,
     ids: IntArray,
     counts: IntArray,
-    prototypes: Gaussians,
-    spread: FloatArray,
-    seconds: int,
-    weight_floor: float,
     targets: FloatArray,
+    prototypes: Gaussians,
+    seconds: SecondMoments,
+    weight_floor: float,
+    *,
     full: FloatArray | None = None,
     ballots: FloatArray | None = None,
 ) -> Statistics:
@@ -147,8 +182,8 @@ def mode_statistics(
         offset = gathered @ ballots
     if full is not None:  # about the public centre, whatever the prototypes are
         return Statistics(total, offset, gathered @ full, gathered @ targets)
-    excess = (gathered @ second - total[..., None] * prototype_second) / spread
-    if seconds == 1:  # shared: the public shape, and one number for its scale
+    excess = (gathered @ second - total[..., None] * prototype_second) / seconds.spread
+    if seconds.count == 1:  # shared: the public shape, and one number for its scale
         excess = excess.mean(axis=-1, keepdims=True)
     return Statistics(total, offset, excess, gathered @ targets)
 

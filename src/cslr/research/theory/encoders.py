@@ -20,7 +20,7 @@ import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.config import Config, with_settings
-from cslr.data.own import load_declaration, read_public
+from cslr.data.own import read_public
 from cslr.data.own.parse.answers import Known
 from cslr.data.streams import Rows, Stream, load_stream
 from cslr.errors import ConfigError, DataError
@@ -34,7 +34,8 @@ from cslr.protocol.translation import (
 )
 from cslr.research.theory.coverage import FAR, nearest_distance
 from cslr.runs.embedded import embed_stream
-from cslr.runs.own_data import MOST_PUBLIC, complete, is_own
+from cslr.runs.own_data import MOST_PUBLIC
+from cslr.runs.settled import SettledConfig, settle
 from cslr.seeding import Seeds
 from cslr.text.spacing import spaced
 
@@ -130,7 +131,7 @@ def compare(
     """Every pair of the encoders, in both directions, on the public part of a stream."""
     if len(set(encoders)) < 2 or len(set(encoders)) < len(encoders):
         raise ConfigError("--encoders takes two or more different encoders, e.g. minilm,mpnet")
-    stream = _public_part(complete(config))
+    stream = _public_part(settle(config))
     if len(stream.public) < FEWEST:
         raise DataError(
             f"stream {stream.name!r} has {len(stream.public)} public sentences; to compare "
@@ -231,17 +232,11 @@ def reach(name: str, view: View, labels: Sequence[str]) -> Reach:
     )
 
 
-def _public_part(config: Config) -> Stream:
-    """A stream without its rows. Own rows are not read: their declaration says all that is needed.
-
-    config: completed, see ``own_run.complete``.
-    """
-    wanted = config.stream
-    if not is_own(wanted):
+def _public_part(settled: SettledConfig) -> Stream:
+    """A stream without its rows. Own rows are not read: their declaration says all it takes."""
+    wanted, declaration = settled.given.stream, settled.declaration
+    if declaration is None or wanted.public is None:
         return _without_rows(load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario))
-    if wanted.declaration is None or wanted.public is None:
-        raise ValueError("config must be completed (own_run.complete)")
-    declaration = load_declaration(wanted.declaration)
     known, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
     return Stream(
         name=declaration.name,
