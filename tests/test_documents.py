@@ -33,7 +33,7 @@ from cslr.protocol.step3_match import MATCHERS, match
 from cslr.protocol.step4_aggregate.mixed_model import USUAL
 from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED
 from cslr.protocol.targets import Family
-from cslr.research.tables.readme import BEGIN, END
+from paper.readme import BEGIN, END
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
