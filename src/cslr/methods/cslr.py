@@ -36,6 +36,8 @@ __all__ = ["METHOD", "agree", "prior_head", "rehearsed", "replay_method"]
 
 CANDIDATES: Final = 32
 """V: public means of each label that clients vote among, where means are selected."""
+PASSES: Final = 10
+"""Draws of the replay that a released head is trained on, n_r samples of each label a draw."""
 Releases = Sequence[Released[TaskRelease]]
 
 
@@ -187,7 +189,7 @@ def _rehearsed(context: MethodContext, space: PublicSpace, replay: Replay, relea
         head,
         context.head_settings,
         context.head.samples,
-        context.head.passes,
+        PASSES,
         context.seeds.under("rehearse", releases),
     )
 
