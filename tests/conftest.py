@@ -247,7 +247,7 @@ def make_context_with(world):
         config = known.settled(
             Config(
                 replay=ReplayConfig(**{"dimension": 8, "anchors": 24, **replay}),
-                head=HeadConfig(**{"hidden": 16, "samples": 40, "passes": 3, **(head or {})}),
+                head=HeadConfig(**{"samples": 40, **(head or {})}),
             )
         )
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
@@ -263,7 +263,6 @@ def make_context_with(world):
             encoder="synthetic",
             replay=config.replay,
             head=config.head,
-            effort=config.effort,
             plan=calibrate(Budget(epsilon), len(world.tasks), q, cap, schedule, head_q),
             ledger=ledger_of(epsilon, seed, scope),
             seeds=Seeds(seed),

@@ -6,11 +6,13 @@ import ast
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import cslr
+from cslr.errors import ConfigError
 
 SOURCE = Path(cslr.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -235,3 +237,43 @@ def test_asking_a_head_loads_little_and_no_method(passed_by_a_run):
     assert "cslr.runs.predict" in loaded
     assert not [name for name in loaded if name.startswith(("cslr.methods", "cslr.privacy"))]
     assert len(loaded) <= 40, " ".join(loaded)
+
+
+def test_the_wheel_has_no_tooling_of_the_repository(tmp_path):
+    """What compares with one paper, and the tests, are in a checkout alone."""
+    pytest.importorskip("hatchling")
+    program = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        cwd=SOURCE.parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        names = wheel.namelist()
+    assert "cslr/research/experiments/grid.py" in names
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"cslr"}
+
+
+def test_tables_outside_a_checkout_say_where_they_are_made(monkeypatch, tmp_path):
+    from cslr.cli import experiments
+
+    monkeypatch.setattr(experiments, "__file__", str(tmp_path / "lib/cslr/cli/experiments.py"))
+    with pytest.raises(ConfigError, match="run it in a checkout of the repository"):
+        experiments._tables_of_the_paper()
+
+
+def test_methods_that_are_folders_are_imported_when_asked_for():
+    program = (
+        "import sys, cslr.methods.registry; late = ('cslr.methods.fedcil', 'cslr.methods.fedta'); "
+        "print([name for name in sys.modules if name.startswith(late)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(SOURCE.parent)},
+    )
+    assert done.stdout.strip() == "[]"

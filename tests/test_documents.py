@@ -33,7 +33,8 @@ from cslr.protocol.step3_match import MATCHERS, match
 from cslr.protocol.step4_aggregate.mixed_model import USUAL
 from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED
 from cslr.protocol.targets import Family
-from cslr.research.tables.readme import BEGIN, END
+from cslr.text.encoders import embed
+from paper.readme import BEGIN, END
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -71,7 +72,9 @@ def _contributed(name: str) -> Any:
     """What the one code block of CONTRIBUTING.md that defines ``name`` makes of it."""
     page = CONTRIBUTING.read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (block,) = (each for each in blocks if re.search(rf"^(def )?{name}\b", each, re.MULTILINE))
+    (block,) = (
+        each for each in blocks if re.search(rf"^(def |class )?{name}\b", each, re.MULTILINE)
+    )
     names: dict[str, Any] = {"__name__": __name__}
     exec(compile(block, "a block of CONTRIBUTING.md", "exec", dont_inherit=True), names)
     return names[name]
@@ -125,6 +128,25 @@ def test_the_matcher_in_contributing_names_entries_by_their_direction(
     replay = setting.replay.model_copy(update={"matcher": "direction"})
     *_, last = METHODS["cslr"].stages(replace(setting, replay=replay))
     assert np.mean(last().scores(world.test_z).argmax(axis=1) == world.test_labels) > 0.95
+
+
+def test_the_encoder_in_contributing_embeds_texts_one_by_one():
+    encoder = _contributed("LetterCounts")()
+    texts = ["A knee hurts.", "knees", "abba"]
+    together = embed(texts, encoder, cache=None)
+    alone = np.concatenate([embed([text], encoder, cache=None) for text in texts])
+    np.testing.assert_array_equal(together, alone)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, rtol=1e-6)
+    assert together[2, :3] == pytest.approx([0.5**0.5, 0.5**0.5, 0.0])
+
+
+def test_the_map_in_contributing_names_every_room():
+    page = CONTRIBUTING.read_text(encoding="utf-8")
+    source = ROOT / "src" / "cslr"
+    rooms = {path.parent.name for path in source.glob("*/__init__.py")}
+    assert {room for room in rooms if f"  {room}/ " not in page} == set()
+    block = page.split("```")[1]
+    assert len(block.splitlines()) <= 24
 
 
 def test_the_lines_in_contributing_are_those_of_the_dictionaries():

@@ -13,7 +13,7 @@ import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -29,20 +29,24 @@ from pydantic import (
 from cslr.errors import ConfigError
 
 __all__ = [
+    "REMOVED",
     "Config",
-    "Effort",
     "Evaluate",
     "HeadConfig",
     "PrivacyConfig",
     "ReplayConfig",
     "StreamConfig",
     "load_config",
+    "mistakes",
     "with_settings",
+    "without_removed",
 ]
 
 
-Effort = Literal["short", "published"]
 Evaluate = Literal["shown", "stored", "private", "none"]
+
+REMOVED: Final[dict[str, object]] = {"effort": "short", "head.hidden": 128, "head.passes": 10}
+"""Settings of earlier versions and the value each is fixed at: a file that has it is still read."""
 
 
 class _Section(BaseModel):
@@ -179,11 +183,9 @@ class HeadConfig(_Section):
     kind: Literal["released", "federated", "dp-fedavg"] | None = None
     """Trained on the released replay alone; or by clients on their data and the replay, without
     noise (end-to-end ε = ∞) or with it; None: the method's own choice."""
-    hidden: int = Field(128, ge=1)
     learning_rate: float = Field(3e-4, gt=0)
     samples: int = Field(500, ge=1)
     """n_r: replay samples of each label in a pass."""
-    passes: int = Field(10, ge=1)
     rounds: int | None = Field(None, ge=1)
     """Rounds of federated training in a task; None: the method's own choice."""
     participation: float | None = Field(None, gt=0, le=1)
@@ -221,13 +223,16 @@ class Config(_Section):
     layer: int | None = None
     """Which hidden layer words are taken from, in tagging; None: the measured default."""
     yardsticks: bool = True
-    effort: Effort = "short"
-    """How long methods of others are trained: a schedule for two cores, or the published one."""
     stream: StreamConfig = StreamConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     replay: ReplayConfig = ReplayConfig()
     head: HeadConfig = HeadConfig()
     upgrade: UpgradeConfig = UpgradeConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, values: Any) -> Any:
+        return without_removed(values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -255,6 +260,24 @@ class Config(_Section):
         """A name for this configuration; two runs with the same name compute the same thing."""
         plain = self.model_dump(mode="json")
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def without_removed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Settings as a file has them, without removed ones at the value they are fixed at.
+
+    Another value of a removed setting is a ``ValueError`` that says what to do.
+    """
+    kept: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{where}{key}"
+        if name not in REMOVED:
+            kept[key] = without_removed(value, f"{name}.") if isinstance(value, Mapping) else value
+        elif value != REMOVED[name]:
+            raise ValueError(
+                f"{name} = {value!r} is not a setting any more; it is fixed at {REMOVED[name]!r}: "
+                "remove it, or use the version of cslr that the file was written by"
+            )
+    return kept
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Any]) -> Config:
@@ -287,19 +310,27 @@ def _validated(values: dict[str, Any], overrides: Mapping[str, Any], where: str)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(where + "; ".join(_explain(each) for each in error.errors())) from None
+        raise ConfigError(where + mistakes(error, Config)) from None
 
 
-def _explain(error: Any) -> str:
-    """One line per mistake: the setting, what is wrong, and the known names if it is unknown."""
-    location = [str(part) for part in error["loc"]]
-    name = ".".join(location) or "configuration"
+def mistakes(error: ValidationError, root: type[BaseModel]) -> str:
+    """What is wrong in a file that ``root`` describes: settings, reasons, known names."""
+    return "; ".join(_mistake(each, root) for each in error.errors())
+
+
+def _mistake(error: Any, root: type[BaseModel]) -> str:
+    """The entries of a list are counted from one."""
+    location: tuple[str | int, ...] = error["loc"]
+    name = ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
     if error["type"] != "extra_forbidden":
-        return f"{name}: {error['msg'].removeprefix('Value error, ')}"
-    section: type[BaseModel] = Config
+        what: str = error["msg"].removeprefix("Value error, ")
+        return f"{name}: {what}" if name else what
+    section = root
     for part in location[:-1]:
-        section = section.model_fields[part].annotation  # type: ignore[assignment]
+        if isinstance(part, str):
+            annotation = section.model_fields[part].annotation
+            section = (get_args(annotation) or (annotation,))[0]
     known = sorted(section.model_fields)
-    close = difflib.get_close_matches(location[-1], known, n=1)
+    close = difflib.get_close_matches(str(location[-1]), known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{name} is not a setting; {hint}known here: {', '.join(known)}"

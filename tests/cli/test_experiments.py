@@ -23,23 +23,23 @@ pytestmark = [
 ]
 
 BASE = (
-    "base = { stream.clients = 12, replay.dimension = 8, replay.anchors = 20, head.hidden = 8, "
-    "head.samples = 20, head.passes = PASSES }\n"
+    "base = { stream.clients = 12, replay.dimension = 8, replay.anchors = 20, "
+    "head.samples = SAMPLES }\n"
 )
 MAIN = (
     'title = "Main"\nreproduce = true\n[[part]]\n'
-    + BASE.replace("PASSES", "1")
+    + BASE.replace("SAMPLES", "20")
     + 'grid = { "method" = ["cslr", "zero-shot"], "seed" = [13, 17] }\n'
     '[[table]]\nname = "main"\ncaption = "Main"\nrows = "method"\ncolumns = "stream.name"\n'
     'value = "aa"\n'
 )
 OTHER = (
-    'title = "Other"\n[[part]]\n' + BASE.replace("PASSES", "1") + 'grid = { "seed" = [17, 19] }\n'
+    'title = "Other"\n[[part]]\n' + BASE.replace("SAMPLES", "20") + 'grid = { "seed" = [17, 19] }\n'
 )
 BAD = 'title = "Bad"\n[[part]]\ngrid = { "stream.clients" = [400], "seed" = [13] }\n'
 LONG = (
     'title = "Long"\n[[part]]\n'
-    + BASE.replace("PASSES", "3000")
+    + BASE.replace("SAMPLES", "6000")
     + 'grid = { "seed" = [13, 17, 19] }\n'
 )
 PAPER = Path(__file__).parents[2] / "experiments" / "paper.toml"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.methods.fedcil import rounds, stages
+from cslr.methods.fedcil import rounds, schedules, stages
 from cslr.methods.fedcil.rounds import Federation
-from cslr.methods.fedcil.schedules import RECIPES, Recipe
+from cslr.methods.fedcil.schedules import Recipe
 from cslr.protocol.updates import UpdateId, release_update
 
 RECIPE = Recipe(2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80)
@@ -110,7 +110,7 @@ def test_an_interrupted_round_is_not_paid_twice(make_context_with, make_drawer):
 
 def test_the_schedule_pays_for_the_rounds_of_the_recipe(make_context):
     context = make_context(8.0, method="fedcil")
-    assert context.plan.schedule.head == RECIPES["short"].rounds
+    assert context.plan.schedule.head == schedules.RECIPE.rounds
     assert sum(1 for _ in stages(context)) == len(context.tasks) + 1
 
 

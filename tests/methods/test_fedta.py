@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 from cslr.errors import BudgetExceeded
-from cslr.methods.fedta import METHOD, learning
-from cslr.methods.fedta.learning import RECIPES, begin, learn_task
+from cslr.methods.fedta import learning
+from cslr.methods.fedta.learning import RECIPE, begin, learn_task
 from cslr.methods.fedta.local import Aim, Recipe, contrast, train
 from cslr.methods.fedta.parts import (
     Adapter,
@@ -26,10 +26,12 @@ from cslr.methods.fedta.parts import (
 )
 from cslr.methods.fedta.rows import rows_of
 from cslr.methods.fedta.server import Candidates, Prototypes, candidates_of, choose, fuse
+from cslr.methods.registry import METHODS
 from cslr.seeding import Seeds
 
 FAMILIES = ("classification", "intents", "tagging")
-ONE_ROUND = replace(RECIPES["short"], rounds=1, epochs=2)
+METHOD = METHODS["fedta"]
+ONE_ROUND = replace(RECIPE, rounds=1, epochs=2)
 
 
 @pytest.fixture
@@ -182,14 +184,6 @@ def test_a_task_nobody_holds_teaches_nothing(make_context, world):
     np.testing.assert_array_equal(np.isfinite(scores).all(axis=0), [True, True, False, False])
 
 
-def test_the_effort_is_the_settings(make_context, world):
-    stages = [METHOD.stages(replace(make_context(), effort=e)) for e in ("short", "published")]
-    short, long = (list(each)[1]().scores(world.test_z) for each in stages)
-    assert not np.allclose(short, long)
-    published = RECIPES["published"]
-    assert (published.epochs, published.batch, published.most) == (30, 16, None)
-
-
 # --- privacy ----------------------------------------------------------------------------------
 
 
@@ -274,7 +268,7 @@ def test_fused_adam_is_adam(make_context, monkeypatch):
 def test_keys_learn_to_be_near_the_rows_that_pick_them(make_context):
     context = make_context()
     rows = rows_of(context, 0)
-    person = learn_task(context, RECIPES["short"], begin(context)).people[rows.clients[0]]
+    person = learn_task(context, RECIPE, begin(context)).people[rows.clients[0]]
     x = rows.x[rows.held[0]][None]
     fresh = initial_head(rows.clients[:1], 24, 2, 2, 512, Seeds(13).under("fedta", 0))
     before, after = (read(person.adapter, head, x) for head in (fresh, person.heads[0]))

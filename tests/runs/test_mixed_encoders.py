@@ -306,9 +306,7 @@ def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
         "replay.dimension": 8,
         "replay.sub_modes": 2,
         "replay.release": release,
-        "head.hidden": 8,
         "head.samples": 20,
-        "head.passes": 1,
         "privacy.epsilon": 50.0,
     }
     config = config_of("mapped", "minilm", "turned", "cut", **settings)
@@ -325,9 +323,7 @@ def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
 SMALL_HEAD = {
     "yardsticks": False,
     "replay.dimension": D,
-    "head.hidden": 12,
     "head.samples": 50,
-    "head.passes": 4,
     "privacy.epsilon": 50.0,
 }
 

@@ -37,7 +37,7 @@ def finished(tmp_path_factory) -> Finished:
 
     def make(stream: str, method: str = "cslr", **more: object) -> Path:
         given = {"stream.name": stream, "method": method, "yardsticks": False, **more}
-        config = load_config(None, {**given, "head.samples": 100, "head.passes": 4})
+        config = load_config(None, {**given, "head.samples": 100})
         name = config.digest()
         if name not in runs:
             path = home / name

@@ -85,9 +85,7 @@ def config_of(**settings: object) -> Config:
         "replay.prior": "none",
         "replay.dimension": 8,
         "replay.anchors": 20,
-        "head.hidden": 16,
         "head.samples": 40,
-        "head.passes": 5,
         "head.learning_rate": 0.01,
         "privacy.epsilon": 20.0,
     }

@@ -61,7 +61,6 @@ def synthetic_context(
         encoder="synthetic",
         replay=ReplayConfig(dimension=dimension, anchors=ANCHORS),
         head=HeadConfig(),
-        effort="short",
         plan=plan,
         ledger=_ledger(plan, seeds),
         seeds=seeds,

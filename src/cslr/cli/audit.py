@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 from rich.console import Console
 
+from cslr.cli.show.progress import steps
 from cslr.config import load_config
 from cslr.errors import ConfigError
 
@@ -95,7 +95,7 @@ def audit_command(
     }
     given = {name: value for name, value in given.items() if value is not None}
     audited = _audited(config, ledger, given, tasks, labels)
-    with _steps(Console(stderr=True)) as told:
+    with steps(Console(stderr=True)) as told:
         bounds = _attacked(audited, attacks, runs, canaries, confidence, seed, told)
     _report(audited, bounds, seed, out, as_json)
     if not all(bound.holds for bound in bounds):
@@ -195,23 +195,3 @@ def _report(
         typer.echo(json.dumps(plain))
     else:
         print_audit(audited, bounds, Console())
-
-
-@contextmanager
-def _steps(console: Console) -> Iterator[_Told]:
-    """A progress bar that is told of every step; log files and pipes get none."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = [BarColumn(24), MofNCompleteColumn(), TimeRemainingColumn()]
-    described, hidden = TextColumn("{task.description}"), not console.is_terminal
-    with Progress(*columns, described, console=console, transient=True, disable=hidden) as bar:
-        job = bar.add_task("starting", total=None)
-        yield lambda what, done, total: bar.update(
-            job, description=what, completed=done, total=total
-        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -98,10 +100,21 @@ def tables_command(
 
     Example: `cslr tables --traces experiments/traces --out tables`
     """
-    from cslr.research.tables import rebuild
-
-    for path in rebuild(experiments, traces, out):
+    for path in _tables_of_the_paper().rebuild(experiments, traces, out):
         typer.echo(path)
+
+
+def _tables_of_the_paper() -> Any:
+    """The package ``paper`` of the checkout this program runs from; a wheel has none."""
+    checkout = Path(__file__).resolve().parents[3]
+    if not (checkout / "paper" / "__init__.py").is_file():
+        raise ConfigError(
+            "cslr tables compares with one paper and is not part of the installed package: run it "
+            "in a checkout of the repository, after `make install` there"
+        )
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+    return importlib.import_module("paper")
 
 
 def _experiments(files: Sequence[Path] | None) -> list[Experiment]:

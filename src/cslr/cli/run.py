@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
+from cslr.cli.show.progress import steps
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError
 
@@ -21,13 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["run_command", "upgrade_command"]
 
 
-def _option(panel: str) -> Callable[..., Any]:
-    """Options of ``cslr run`` in one box of its help: ``_option(panel)(help, *flags)``."""
-    return lambda help, *flags: typer.Option(*flags, help=help, rich_help_panel=panel)
+def _first(help: str, *flags: str) -> Any:
+    """A flag that a user needs first."""
+    return typer.Option(*flags, help=help)
 
 
-_stream, _own = _option("Stream"), _option("Your own rows")
-_privacy, _replay, _output = _option("Privacy"), _option("Replay"), _option("Output")
+def _more(help: str, *flags: str) -> Any:
+    """Any other flag: it stands below, under "More"."""
+    return typer.Option(*flags, help=help, rich_help_panel="More")
+
 
 _Text: TypeAlias = str | None
 _Number: TypeAlias = int | None
@@ -37,81 +38,81 @@ _File: TypeAlias = Path | None
 
 def run_command(
     config: Annotated[_File, typer.Argument(help="TOML file; flags win over it.")] = None,
+    data: Annotated[_File, _first("Directory of data sets, or a FILE of your own rows.")] = None,
     stream: Annotated[
         _Text,
-        _stream(
+        _first(
             "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, both also with "
             "-small, amazon, multiwoz, ner, ontonotes."
         ),
     ] = None,
-    data: Annotated[_File, _stream("Directory of data sets, or a FILE of your own rows.")] = None,
-    rows: Annotated[_Text, _stream("subset, all or held-out (for tuning).")] = None,
-    scenario: Annotated[_Text, _stream("class, domain or task.")] = None,
-    clients: Annotated[_Number, _stream("Registered clients N.")] = None,
-    alpha: Annotated[_Share, _stream("Dirichlet concentration.")] = None,
-    min_rows: Annotated[_Number, _stream("Fewest rows a client may hold.")] = None,
+    method: Annotated[
+        _Text,
+        _first(
+            "cslr; cslr-paper; with another matcher cslr-noanchor, -nearestmean, -hungarian, "
+            "-optimaltransport; dp-sgd, dp-stat-share, dp-class-stats, fedcil, fedta; majority, "
+            "zero-shot, finetune, joint."
+        ),
+    ] = None,
+    encoder: Annotated[_Text, _first("minilm, mpnet, a local directory, or a hub name.")] = None,
+    epsilon: Annotated[
+        _Share, _first(r"End-to-end ε of this run; inf adds no noise. \[8; own rows: declared]")
+    ] = None,
+    privacy: Annotated[_Text, _first("simulated or enforced; own rows: always enforced.")] = None,
+    clients: Annotated[_Number, _first("Registered clients N.")] = None,
+    seeds: Annotated[_Text, _first("Comma-separated, e.g. 13,17,19.")] = None,
+    run_dir: Annotated[
+        _File, _first("Where to write; an interrupted run of the same settings goes on there.")
+    ] = None,
+    as_json: Annotated[bool, _first("Print one JSON object instead.", "--json")] = False,
+    rows: Annotated[_Text, _more("subset, all or held-out (for tuning).")] = None,
+    scenario: Annotated[_Text, _more("class, domain or task.")] = None,
+    alpha: Annotated[_Share, _more("Dirichlet concentration.")] = None,
+    min_rows: Annotated[_Number, _more("Fewest rows a client may hold.")] = None,
     declaration: Annotated[
-        _File, _own(r"What may be known about them. \[FILE's name with .cslr.toml]")
+        _File, _more(r"What may be known about them. \[FILE's name with .cslr.toml]")
     ] = None,
     anchors: Annotated[
-        _File, _own(r"Public sentences, one a line. \[public of the declaration]")
+        _File, _more(r"Public sentences, one a line. \[public of the declaration]")
     ] = None,
     skip_bad_rows: Annotated[
-        bool | None, _own("Leave out rows that are not as declared.", "--skip-bad-rows")
+        bool | None, _more("Leave out rows that are not as declared.", "--skip-bad-rows")
     ] = None,
-    epsilon: Annotated[
-        _Share, _privacy(r"End-to-end ε of this run; inf adds no noise. \[8; own rows: declared]")
-    ] = None,
-    delta: Annotated[_Share, _privacy(r"δ. \[1e-5; own rows: declared]")] = None,
-    adversary: Annotated[_Text, _privacy("roster or public.")] = None,
-    participation: Annotated[_Share, _privacy("q in (0, 1].", "--participation", "--q")] = None,
-    cap: Annotated[_Number, _privacy("Most tasks a client contributes to.")] = None,
-    privacy: Annotated[_Text, _privacy("simulated or enforced; own rows: always enforced.")] = None,
+    delta: Annotated[_Share, _more(r"δ. \[1e-5; own rows: declared]")] = None,
+    adversary: Annotated[_Text, _more("roster or public.")] = None,
+    participation: Annotated[_Share, _more("q in (0, 1].", "--participation", "--q")] = None,
+    cap: Annotated[_Number, _more("Most tasks a client contributes to.")] = None,
     federation: Annotated[
-        _File, _privacy("Enforced: directory of the ledger all runs on the same rows share.")
+        _File, _more("Enforced: directory of the ledger all runs on the same rows share.")
     ] = None,
     evaluate: Annotated[
         _Text,
-        _privacy(
+        _more(
             "Figures on test rows. shown: on the screen, in no file. stored: exact figures also go "
             "to the run directory; if the rows are clients', ε does not cover them. private: one "
             r"noised count, paid for within ε. none. \[enforced: shown; else, and if own test rows "
             "are declared public: stored]"
         ),
     ] = None,
-    method: Annotated[
-        _Text,
-        _replay(
-            "cslr; cslr-paper; with another matcher cslr-noanchor, -nearestmean, -hungarian, "
-            "-optimaltransport; dp-sgd, dp-stat-share, dp-class-stats, fedcil, fedta; majority, "
-            "zero-shot, finetune, joint."
-        ),
-    ] = None,
-    prior: Annotated[_Text, _replay("labels or none.")] = None,
-    dimension: Annotated[_Number, _replay("r: released directions.")] = None,
-    anchor_count: Annotated[_Number, _replay("m: public sentences used as anchors.")] = None,
-    sub_modes: Annotated[_Number, _replay("J: modes per label.")] = None,
-    list_size: Annotated[_Number, _replay("L: candidates per list.")] = None,
+    prior: Annotated[_Text, _more("labels or none.")] = None,
+    dimension: Annotated[_Number, _more("r: released directions.")] = None,
+    anchor_count: Annotated[_Number, _more("m: public sentences used as anchors.")] = None,
+    sub_modes: Annotated[_Number, _more("J: modes per label.")] = None,
+    list_size: Annotated[_Number, _more("L: candidates per list.")] = None,
     matcher: Annotated[
-        _Text, _replay("signature, nearest-mean, hungarian, optimal-transport or random.")
+        _Text, _more("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
-    second_moments: Annotated[_Text, _replay("shared, diagonal or full.")] = None,
-    head: Annotated[_Text, _replay("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
+    second_moments: Annotated[_Text, _more("shared, diagonal or full.")] = None,
+    head: Annotated[_Text, _more("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
     setting: Annotated[
         list[str] | None,
-        _replay("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
+        _more("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
     ] = None,
-    encoder: Annotated[_Text, _replay("minilm, mpnet, a local directory, or a hub name.")] = None,
-    layer: Annotated[_Number, _replay("Tagging: hidden layer that words are taken from.")] = None,
-    seeds: Annotated[_Text, _output("Comma-separated, e.g. 13,17,19.")] = None,
+    layer: Annotated[_Number, _more("Tagging: hidden layer that words are taken from.")] = None,
     yardsticks: Annotated[
-        bool | None, _output("Also run majority, zero-shot, finetune and joint.")
+        bool | None, _more("Also run majority, zero-shot, finetune and joint.")
     ] = None,
-    run_dir: Annotated[
-        _File, _output("Where to write; an interrupted run of the same settings goes on there.")
-    ] = None,
-    until: Annotated[_Number, _output("Stop after so many tasks, to go on another day.")] = None,
-    as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
+    until: Annotated[_Number, _more("Stop after so many tasks, to go on another day.")] = None,
 ) -> None:
     """Learn a sequence of text tasks privately and show what is remembered.
 
@@ -167,8 +168,8 @@ def run_command(
 def upgrade_command(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
     encoder: Annotated[str, typer.Option(help="The encoder from here on.")],
-    run_dir: Annotated[_File, _output("Where to write; the old run stays as it is.")] = None,
-    as_json: Annotated[bool, _output("Print one JSON object instead.", "--json")] = False,
+    run_dir: Annotated[_File, _first("Where to write; the old run stays as it is.")] = None,
+    as_json: Annotated[bool, _first("Print one JSON object instead.", "--json")] = False,
 ) -> None:
     """Go on with a run under another encoder.
 
@@ -239,7 +240,7 @@ def _run(
         warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
         for notice in (*embedded.notices, *warnings):
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
-        with _steps(errors) as on_step:
+        with steps(errors) as on_step:
             if until is not None and until < len(embedded.stream.tasks):
                 learn(settled, embedded, directory, on_step, until)
                 errors.print(f"Stopped after {until} tasks. With --run-dir {path} it goes on.")
@@ -256,24 +257,3 @@ def _run(
         typer.echo(json.dumps(result.as_json()))
     else:
         print_summary(result, Console())
-
-
-@contextmanager
-def _steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar that is told of every step; log files and pipes get none."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = [BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    described, hidden = TextColumn("{task.description}"), not console.is_terminal
-    with Progress(*columns, described, console=console, transient=True, disable=hidden) as bar:
-        job = bar.add_task("starting", total=None)
-        yield lambda what, done, total: bar.update(
-            job, description=what, completed=done, total=total
-        )

@@ -35,6 +35,8 @@ __all__ = ["METHOD", "agree", "prior_head", "rehearsal_of", "replay_method"]
 
 CANDIDATES: Final = 32
 """V: public means of each label that clients vote among, where means are selected."""
+PASSES: Final = 10
+"""Draws of the replay that a released head is trained on, n_r samples of each label a draw."""
 
 
 def agree(context: MethodContext) -> Agreement:
@@ -186,7 +188,7 @@ def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
         context.initial_head(),
         context.head_settings,
         context.head.samples,
-        context.head.passes,
+        PASSES,
         context.seeds.under("rehearse", releases),
     )
 

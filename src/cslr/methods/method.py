@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray
-from cslr.config import Config, Effort, HeadConfig, ReplayConfig, with_settings
+from cslr.config import Config, HeadConfig, ReplayConfig, with_settings
 from cslr.errors import PrivacyError
 from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.privacy.ledger.book import Ledger
@@ -123,7 +123,6 @@ class MethodContext:
     encoder: str
     replay: ReplayConfig
     head: HeadConfig
-    effort: Effort
     plan: Plan
     ledger: Ledger
     seeds: Seeds
@@ -153,7 +152,7 @@ class MethodContext:
     @property
     def head_settings(self) -> HeadSettings:
         """Shape and step size of any head of this run."""
-        return HeadSettings(self.head.hidden, self.head.learning_rate, sigmoid=self.family.sigmoid)
+        return HeadSettings(learning_rate=self.head.learning_rate, sigmoid=self.family.sigmoid)
 
     def coins(self, task: int, update: int | None = None) -> bytes:
         """The key of a round's participation coins: forgotten where privacy is enforced.
@@ -260,6 +259,6 @@ def head_on_rows(
     else:
         targets = population.targets[rows]
     batch: Batch = (population.z[rows], targets)
-    settings = HeadSettings(context.head.hidden, learning_rate=1e-3, sigmoid=context.family.sigmoid)
+    settings = HeadSettings(learning_rate=1e-3, sigmoid=context.family.sigmoid)
     passes = math.ceil(steps / math.ceil(max(len(batch[0]), 1) / settings.batch))
     return train_head(start, [batch] * passes, settings, context.seeds.at(name, "batches"))

@@ -1,16 +1,40 @@
-"""Every method by name. A new one is a file in ``cslr.methods`` and a line here."""
+"""Every method by name. A new one is a file in ``cslr.methods`` and a line here.
+
+FedCIL and FedTA, which are folders, are imported when they are asked for.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from cslr.config import Config
 from cslr.errors import ConfigError
-from cslr.methods import cslr, dp_sgd, fedcil, fedta
-from cslr.methods.method import Method
+from cslr.methods import cslr, dp_sgd
+from cslr.methods.method import Method, MethodContext, Stages
 from cslr.methods.presets import cslr_matchers, cslr_paper, dp_class_stats, dp_stat_share
 from cslr.methods.yardsticks import finetune, joint, majority, zero_shot
+from cslr.privacy.plan import Schedule
 
 __all__ = ["METHODS", "YARDSTICKS", "method_named"]
+
+
+def _fedcil(context: MethodContext) -> Stages:
+    from cslr.methods.fedcil import stages
+
+    return stages(context)
+
+
+def _fedcil_schedule(config: Config) -> Schedule:
+    from cslr.methods.fedcil import schedule
+
+    return schedule(config)
+
+
+def _fedta(context: MethodContext) -> Stages:
+    from cslr.methods.fedta import stages
+
+    return stages(context)
+
 
 METHODS: Final[dict[str, Method]] = {
     "cslr": cslr.METHOD,
@@ -22,8 +46,14 @@ METHODS: Final[dict[str, Method]] = {
     "dp-sgd": dp_sgd.METHOD,
     "dp-stat-share": dp_stat_share.METHOD,
     "dp-class-stats": dp_class_stats.METHOD,
-    "fedcil": fedcil.METHOD,
-    "fedta": fedta.METHOD,
+    "fedcil": Method(
+        _fedcil,
+        "privately",
+        _fedcil_schedule,
+        meaning="private generator and head",
+        faces_hostile=False,
+    ),
+    "fedta": Method(_fedta, "openly", meaning="personal, tail anchors", keeps_head=False),
     "majority": majority.METHOD,
     "zero-shot": zero_shot.METHOD,
     "finetune": finetune.METHOD,

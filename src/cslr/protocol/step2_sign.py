@@ -1,7 +1,7 @@
 """Step 2: signatures at the anchors (paper, Section 4.3, Definition 1 and Theorem 2).
 
 s(q) = (log q(a_1), …, log q(a_m)), standardised over the anchors, so that signatures compare
-across candidates of different spread and across encoders of different scale.
+across candidates of different spread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from cslr.numerics.gaussian import Gaussians, log_density
 
 __all__ = [
     "anchors_needed",
-    "contrasts",
     "failure_bound",
     "hit_rate",
     "least_margin",
@@ -38,17 +37,6 @@ def signatures(candidates: Gaussians, anchors: FloatArray) -> FloatArray:
     difference between anchors has the zero signature.
     """
     return standardised(np.swapaxes(log_density(candidates, anchors), -1, -2))
-
-
-def contrasts(candidates: Gaussians, background: Gaussians, anchors: FloatArray) -> FloatArray:
-    """Signatures (..., L, m) of what candidates say beyond a public ``background`` (1, r).
-
-    log q(a)/p(a) instead of log q(a): how unusual an anchor is to an encoder at all is no news
-    about a candidate, and differs between encoders. So these compare across spaces of any two
-    dimensions, as long as the anchors are the same sentences.
-    """
-    beyond = log_density(candidates, anchors) - log_density(background, anchors)
-    return standardised(np.swapaxes(beyond, -1, -2))
 
 
 def standardised(raw: FloatArray) -> FloatArray:

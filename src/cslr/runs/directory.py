@@ -39,7 +39,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from cslr.arrays import FloatArray
-from cslr.config import Config
+from cslr.config import Config, mistakes, without_removed
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import (
     PRIVATE_FOLDER,
@@ -97,9 +97,11 @@ class RunDirectory:
         file = self.path / "config.json"
         if file.exists():
             try:
-                found = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError:
+                found = without_removed(json.loads(file.read_text(encoding="utf-8")))
+            except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
+            except ValueError as error:
+                raise RunDirectoryError(f"{file}: {error}; or choose another --run-dir") from None
             if found != wanted:
                 names = ", ".join(_changed(found, wanted))
                 raise RunDirectoryError(
@@ -280,8 +282,11 @@ def read_config(run: Path) -> Config:
         raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
     try:
         return Config.model_validate_json(file.read_bytes())
-    except (ValidationError, OSError):
-        raise RunDirectoryError(f"{file} is damaged, or of another version of cslr") from None
+    except (ValidationError, OSError) as error:
+        why = mistakes(error, Config) if isinstance(error, ValidationError) else error.strerror
+        raise RunDirectoryError(
+            f"{file} is damaged, or of another version of cslr: {why}"
+        ) from None
 
 
 def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -132,7 +132,6 @@ def context_of(
         encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
-        effort=config.effort,
         plan=plan,
         ledger=ledger,
         seeds=Seeds(seed),

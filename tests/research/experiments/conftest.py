@@ -20,9 +20,7 @@ SMALL = {
     "privacy.epsilon": 4.0,
     "replay.dimension": 8,
     "replay.anchors": 20,
-    "head.hidden": 8,
     "head.samples": 20,
-    "head.passes": 1,
 }
 
 

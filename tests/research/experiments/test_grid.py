@@ -175,7 +175,9 @@ def test_cells_that_read_other_rows_have_another_study(settings):
     ("changes", "told"),
     [
         ({}, []),
-        ({"passes": 99}, ["head.passes 99, now 10"]),
+        ({"samples": 99}, ["head.samples 99, now 500"]),
+        ({"passes": 10}, []),
+        ({"passes": 99}, ["head.passes 99, now fixed at 10"]),
         ({"removed_since": 1}, []),
     ],
 )
@@ -248,8 +250,8 @@ def test_a_filter_that_nothing_passes_says_what_there_is(cells, filters, message
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[[part]]\nbass = {}\n", ["part.1.bass is not known here", "base, grid"]),
-        ("titel = 1\n[[part]]\n", ["titel is not known here", "reproduce", "table"]),
+        ("[[part]]\nbass = {}\n", ["part.1.bass is not a setting", "base, grid"]),
+        ("titel = 1\n[[part]]\n", ["titel is not a setting", "reproduce", "table"]),
         ("", ["part", "required"]),
         ("part = []\n", ["part", "at least 1"]),
         ('reproduce = "yes"\n[[part]]\n', ["reproduce", "boolean"]),

@@ -32,7 +32,7 @@ pytestmark = [
     ),
 ]
 
-LONG = {"head.passes": 60, "head.samples": 200}  # about a second between two rows
+LONG = {"head.samples": 1200}  # about a second between two rows
 
 
 # -- who gets what ---------------------------------------------------------------------------------

@@ -39,9 +39,7 @@ WIDTH = 16  # d
 SMALL = {
     "replay.dimension": 6,
     "replay.anchors": 12,
-    "head.hidden": 4,
     "head.samples": 8,
-    "head.passes": 1,
     "yardsticks": False,
 }
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.trust, pytest.mark.xdist_group("crash")]
 
 WIDTH = 384
 PROMPT = 10.0  # seconds, on a busy machine
-SMALL = {"replay.dimension": 16, "replay.anchors": 20, "head.samples": 10, "head.passes": 1}
+SMALL = {"replay.dimension": 16, "replay.anchors": 20, "head.samples": 10}
 
 
 @pytest.fixture

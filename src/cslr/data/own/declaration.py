@@ -6,12 +6,11 @@ off private rows would be published without being paid for.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -23,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from cslr.config import mistakes
 from cslr.data.own.reader.file_format import stem_of
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import ConfigError, DataError
@@ -224,8 +224,7 @@ def load_declaration(path: Path) -> Declaration:
     try:
         declaration = Declaration.model_validate(values)
     except ValidationError as error:
-        mistakes = "; ".join(_explain(each) for each in error.errors())
-        raise ConfigError(f"{path}: {mistakes}") from None
+        raise ConfigError(f"{path}: {mistakes(error, Declaration)}") from None
     if declaration.public is None:
         return declaration
     return declaration.model_copy(update={"public": path.parent / declaration.public})
@@ -244,26 +243,3 @@ def _unlike(where: str, names: Iterable[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"{where}: {', '.join(map(repr, twice))} stands there twice")
-
-
-def _explain(error: Any) -> str:
-    """One line per mistake: the setting, what is wrong, and the known names if it is unknown."""
-    location = error["loc"]
-    name = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in location)
-    if error["type"] != "extra_forbidden":
-        what = error["msg"].removeprefix("Value error, ")
-        return f"{name}: {what}" if name else what
-    known = sorted(_section(location[:-1]).model_fields)
-    close = difflib.get_close_matches(location[-1], known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{name} is not a setting; {hint}known here: {', '.join(known)}"
-
-
-def _section(location: tuple[Any, ...]) -> type[BaseModel]:
-    """The model at a place of the file; numbers in it count the entries of a list."""
-    section: type[BaseModel] = Declaration
-    for part in location:
-        if isinstance(part, str):
-            annotation = section.model_fields[part].annotation
-            section = (get_args(annotation) or (annotation,))[0]
-    return section

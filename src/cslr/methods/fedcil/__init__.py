@@ -26,25 +26,25 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.config import Config
 from cslr.methods.fedcil.schedules import recipe_of
-from cslr.methods.method import Fitted, Method, MethodContext, Stages, fitted_by
+from cslr.methods.method import Fitted, MethodContext, Stages, fitted_by
 from cslr.privacy.plan import Schedule
 
 if TYPE_CHECKING:
     from cslr.methods.fedcil.rounds import Federation
 
-__all__ = ["METHOD"]
+__all__ = ["schedule", "stages"]
 
 
 def stages(context: MethodContext) -> Stages:
     """One pair of networks carried from task to task; torch begins when a stage is called."""
-    recipe = recipe_of(context.effort, context.head)
+    recipe = recipe_of(context.head)
     public = {"encoder": context.encoder, "clients": context.clients.count}
     context.ledger.fix_plan(context.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})
 
@@ -72,13 +72,4 @@ def stages(context: MethodContext) -> Stages:
 
 def schedule(config: Config) -> Schedule:
     """Updates of both networks and nothing else."""
-    return Schedule(replay=0, head=recipe_of(config.effort, config.head).rounds)
-
-
-METHOD: Final = Method(
-    stages,
-    reads="privately",
-    schedule=schedule,
-    meaning="private generator and head",
-    faces_hostile=False,
-)
+    return Schedule(replay=0, head=recipe_of(config.head).rounds)

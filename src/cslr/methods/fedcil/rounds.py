@@ -45,7 +45,7 @@ class Federation:
             float(np.sqrt(np.mean(np.sum(np.square(public), axis=1)))),
             recipe.noise,
             recipe.generator_hidden,
-            context.head.hidden,
+            context.head_settings.hidden,
         )
         prior = prior_rows(context, space, coordinates, recipe.prior_rows)
         return cls(context, recipe, coordinates, prior, shapes)

@@ -1,13 +1,13 @@
-"""How long and how fast both networks are trained: for two cores, or as was published."""
+"""How long and how fast both networks are trained: a schedule for two cores."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cslr.config import Effort, HeadConfig
+from cslr.config import HeadConfig
 
-__all__ = ["Recipe", "recipe_of"]
+__all__ = ["RECIPE", "Recipe", "recipe_of"]
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,10 @@ class Recipe:
     server_rate: float = 1e-4
 
 
-RECIPES: Final[dict[Effort, Recipe]] = {
-    "short": Recipe(5, 50, 1e-3, 50),
-    "published": Recipe(10, 400, 1e-4, 100),
-}
+RECIPE: Final = Recipe(5, 50, 1e-3, 50)
+"""Published: 10 rounds of 400 iterations at 1e-4 and 100 of consolidation."""
 
 
-def recipe_of(effort: Effort, head: HeadConfig) -> Recipe:
-    """The recipe of an effort, with the rounds and the clip that were asked for."""
-    recipe = RECIPES[effort]
-    return replace(recipe, rounds=head.rounds or recipe.rounds, norm=head.clip or recipe.norm)
+def recipe_of(head: HeadConfig) -> Recipe:
+    """The recipe with the rounds and the clip that were asked for."""
+    return replace(RECIPE, rounds=head.rounds or RECIPE.rounds, norm=head.clip or RECIPE.norm)

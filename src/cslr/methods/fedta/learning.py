@@ -9,7 +9,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cslr.config import Effort
 from cslr.methods.fedta.local import CONTRAST, Aim, Recipe, train
 from cslr.methods.fedta.parts import (
     HIDDEN,
@@ -26,14 +25,9 @@ from cslr.methods.fedta.server import Prototypes, candidates_of, choose, fuse
 from cslr.methods.method import MethodContext
 from cslr.seeding import Seeds
 
-__all__ = ["RECIPES", "Learner", "begin", "learn_task"]
+__all__ = ["RECIPE", "Learner", "begin", "learn_task"]
 
-RECIPES: Final[dict[Effort, Recipe]] = {
-    "short": Recipe(rounds=3, epochs=10, batch=32, most=256, learning_rate=1e-3, key_rate=0.1),
-    "published": Recipe(
-        rounds=5, epochs=30, batch=16, most=None, learning_rate=1e-3, key_rate=1e-3
-    ),
-}
+RECIPE: Final = Recipe(rounds=3, epochs=10, batch=32, most=256, learning_rate=1e-3, key_rate=0.1)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cslr.config import Config, StreamConfig, load_config, with_settings
+from cslr.config import Config, StreamConfig, load_config, mistakes, with_settings
 from cslr.errors import ConfigError
 
 __all__ = [
@@ -243,16 +243,7 @@ def _parsed(path: Path) -> _File:
     try:
         return _File.model_validate(_values(path))
     except ValidationError as error:
-        raise ConfigError(f"{path}: " + "; ".join(map(_explain, error.errors()))) from None
-
-
-def _explain(error: Any) -> str:
-    """What is wrong and where, the list entries counted from one as in the messages about parts."""
-    where = ".".join(str(step + 1) if isinstance(step, int) else step for step in error["loc"])
-    if error["type"] != "extra_forbidden":
-        return f"{where}: {error['msg']}"
-    known = _File if len(error["loc"]) == 1 else _PartOfFile
-    return f"{where} is not known here; known: {', '.join(known.model_fields)}"
+        raise ConfigError(f"{path}: {mistakes(error, _File)}") from None
 
 
 def _part(raw: _PartOfFile) -> Part:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from cslr.config import REMOVED
 from cslr.errors import DataError
 from cslr.research.experiments.grid import Cell, dotted, plain_config
 
@@ -16,7 +17,7 @@ __all__ = ["outdated"]
 
 
 def outdated(cell: Cell, trace: Path) -> list[str]:
-    """What was set otherwise when the trace was made, as ``head.passes 10, now 20``.
+    """What was set otherwise when the trace was made, as ``head.samples 400, now 500``.
 
     Settings that the trace does not know were added since: their defaults leave things as before.
     """
@@ -26,8 +27,13 @@ def outdated(cell: Cell, trace: Path) -> list[str]:
     except (ValueError, LookupError, TypeError, AttributeError):
         raise DataError(f"{trace} is damaged; remove it and run the cell again") from None
     now = dotted(plain_config(cell.config))
-    return [
+    changed = [
         f"{name} {then[name]}, now {value}"
         for name, value in now.items()
         if name in then and then[name] != value
+    ]
+    return changed + [
+        f"{name} {then[name]}, now fixed at {value}"
+        for name, value in REMOVED.items()
+        if then.get(name, value) != value
     ]

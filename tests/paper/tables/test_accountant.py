@@ -7,10 +7,10 @@ import math
 import pytest
 
 from cslr.privacy.accounting import gaussian_epsilon, pld_epsilon
-from cslr.research.tables.accountant import READINGS, Cost, Promise, costs
-from cslr.research.tables.built import build
-from cslr.research.tables.layout import specs
-from cslr.research.tables.paper import load_paper
+from paper.accountant import READINGS, Cost, Promise, costs
+from paper.built import build
+from paper.layout import specs
+from paper.printed import load_paper
 
 PROMISE = Promise(4.0, 1.45, 0.3, 1e-5)
 BY_KEY = {reading.key: reading for reading in READINGS}
@@ -60,7 +60,7 @@ def test_the_table_has_a_row_for_each_reading_and_promise(make, files, monkeypat
             Cost(BY_KEY["joint-4"], each, 2.623, 3.565, 6.38, 7.6, 1.1, 2.2) for each in promises
         )
 
-    monkeypatch.setattr("cslr.research.tables.built.costs", priced)
+    monkeypatch.setattr("paper.built.costs", priced)
     experiment = make('[[table]]\nname = "a"\ncaption = "c"\nkind = "accountant"\n')
     built = build(experiment, specs(experiment)[0], {}, load_paper(files / "paper.toml"))
     assert [row[1] for row in built.sheet.rows] == ["1", "4", "8"]

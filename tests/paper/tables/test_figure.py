@@ -7,8 +7,8 @@ import math
 import pytest
 
 from cslr.config import Config
-from cslr.research.tables.figure import NOT_RUN, UNDEFINED, Figure, number
-from cslr.research.tables.names import called, key_of, measure_named, setting_of
+from paper.figure import NOT_RUN, UNDEFINED, Figure, number
+from paper.names import called, key_of, measure_named, setting_of
 
 SEEDS = (13, 17, 19)
 

@@ -1,11 +1,13 @@
-"""Tables from traces alone: nothing is run and no data are needed.
+"""The paper's tables from traces alone: nothing is run and no data are needed.
+
+Tooling of the repository, which no wheel has: ``cslr tables`` loads it in a checkout.
 
 traces         a finished cell's trace as a typed record
 layout         which figure stands in which row and column of a ``[[table]]``
 effects        margins between methods, with intervals and corrected p
 accountant     what the paper's noise table costs
 sheet          Markdown, LaTeX and CSV
-paper, doubts  the paper's numbers as data, and where they disagree
+printed, doubts  the paper's numbers as data, and where they disagree
 verdicts, reproduction, readme   REPRODUCTION.md and the README's block
 """
 
@@ -17,13 +19,13 @@ from typing import Final
 
 from cslr.files import write_atomic
 from cslr.research.experiments.grid import all_cells, load_experiment
-from cslr.research.tables.built import Built, build
-from cslr.research.tables.layout import specs
-from cslr.research.tables.paper import load_paper
-from cslr.research.tables.readme import readme_block, with_block
-from cslr.research.tables.reproduction import document
-from cslr.research.tables.sheet import WRITERS
-from cslr.research.tables.traces import Trace, read_traces
+from paper.built import Built, build
+from paper.layout import specs
+from paper.printed import load_paper
+from paper.readme import readme_block, with_block
+from paper.reproduction import document
+from paper.sheet import WRITERS
+from paper.traces import Trace, read_traces
 
 __all__ = ["readme_block", "rebuild"]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from cslr.research.statistics import Spread, summary_interval
-from cslr.research.tables.accountant import Cost
-from cslr.research.tables.figure import number
-from cslr.research.tables.paper import Number, Paper
+from paper.accountant import Cost
+from paper.figure import number
+from paper.printed import Number, Paper
+from paper.statistics import Spread, summary_interval
 
 __all__ = ["confirmed", "doubts"]
 

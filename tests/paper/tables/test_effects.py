@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from cslr.errors import ConfigError
-from cslr.research.statistics import holm
-from cslr.research.tables.effects import chance, effects, effects_sheet
-from cslr.research.tables.layout import specs
-from cslr.research.tables.traces import read_traces
+from paper.effects import chance, effects, effects_sheet
+from paper.layout import specs
+from paper.statistics import holm
+from paper.traces import read_traces
 
 TABLE = """\
 [[table]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cslr.research.tables.accountant import Cost, Promise, Reading
-from cslr.research.tables.built import Built, build
-from cslr.research.tables.layout import specs
-from cslr.research.tables.paper import Number, Paper, PaperTable
-from cslr.research.tables.traces import read_traces
-from cslr.research.tables.verdicts import counted, lines
+from paper.accountant import Cost, Promise, Reading
+from paper.built import Built, build
+from paper.layout import specs
+from paper.printed import Number, Paper, PaperTable
+from paper.traces import read_traces
+from paper.verdicts import counted, lines
 
 PROMISE = Promise(4.0, 1.45, 0.3, 1e-5)
 READING = Reading("once", "once", 1, 1)

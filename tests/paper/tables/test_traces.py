@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cslr.errors import DataError
-from cslr.research.tables.traces import read_trace, read_traces
+from paper.traces import read_trace, read_traces
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from cslr.errors import ConfigError
 from cslr.research.experiments.grid import load_experiment
-from cslr.research.tables.layout import arrange, specs
-from cslr.research.tables.paper import Number, Reason, load_paper
+from paper.layout import arrange, specs
+from paper.printed import Number, Reason, load_paper
 
 STREAMS = {"ag-news", "amazon", "ner", "multiwoz"}
 COUNTS = {

@@ -10,13 +10,13 @@ from typing import Final
 
 from scipy import stats
 
-from cslr.research.tables.accountant import Cost
-from cslr.research.tables.built import Built
-from cslr.research.tables.effects import Effect, chance, interval_text
-from cslr.research.tables.figure import NOT_RUN, Figure, number
-from cslr.research.tables.layout import Layout
-from cslr.research.tables.names import called
-from cslr.research.tables.paper import Number, PaperTable
+from paper.accountant import Cost
+from paper.built import Built
+from paper.effects import Effect, chance, interval_text
+from paper.figure import NOT_RUN, Figure, number
+from paper.layout import Layout
+from paper.names import called
+from paper.printed import Number, PaperTable
 
 __all__ = ["Line", "counted", "lines"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cslr.errors import ConfigError, DataError
-from cslr.research.tables import rebuild
+from paper import rebuild
 
 TEXT = """\
 title = "A small experiment"

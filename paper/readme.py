@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cslr.research.tables.built import Built
-from cslr.research.tables.facts import REBUILD, command, ran
-from cslr.research.tables.figure import NOT_RUN, number
-from cslr.research.tables.layout import Keys, Layout
-from cslr.research.tables.names import called
-from cslr.research.tables.sheet import markdown_table
-from cslr.research.tables.traces import Trace
 from cslr.runs.metrics import closed_share
+from paper.built import Built
+from paper.facts import REBUILD, command, ran
+from paper.figure import NOT_RUN, number
+from paper.layout import Keys, Layout
+from paper.names import called
+from paper.sheet import markdown_table
+from paper.traces import Trace
 
 __all__ = ["BEGIN", "END", "readme_block", "with_block"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from cslr.research.tables.figure import Figure
+from paper.figure import Figure
 
 __all__ = ["WRITERS", "Entry", "Sheet", "as_csv", "as_latex", "as_markdown", "markdown_table"]
 

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 
 from cslr.errors import ConfigError
 from cslr.research.experiments.grid import Cell, Experiment
-from cslr.research.statistics import (
+from cslr.seeding import Seeds
+from paper.figure import NOT_RUN, UNDEFINED, number
+from paper.layout import Spec, cells_of
+from paper.names import called
+from paper.sheet import Entry, Sheet
+from paper.statistics import (
     Comparison,
     Interval,
     holm,
@@ -17,12 +22,7 @@ from cslr.research.statistics import (
     spread,
     summary_interval,
 )
-from cslr.research.tables.figure import NOT_RUN, UNDEFINED, number
-from cslr.research.tables.layout import Spec, cells_of
-from cslr.research.tables.names import called
-from cslr.research.tables.sheet import Entry, Sheet
-from cslr.research.tables.traces import Trace
-from cslr.seeding import Seeds
+from paper.traces import Trace
 
 __all__ = ["Effect", "effects", "effects_sheet"]
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from cslr.errors import ConfigError
-from cslr.research.tables.layout import arrange, cells_of, sheet_of, specs
-from cslr.research.tables.traces import read_traces
+from paper.layout import arrange, cells_of, sheet_of, specs
+from paper.traces import read_traces
 
 TABLE = '[[table]]\nname = "t"\ncaption = "c"\n'
 TWO_EPSILONS = """\

@@ -18,9 +18,9 @@ from scipy.optimize import brentq
 
 from cslr.privacy.accounting import gaussian_epsilon, pld_epsilon, rdp_epsilon
 from cslr.research.experiments.grid import Experiment
-from cslr.research.tables.figure import number
-from cslr.research.tables.layout import Spec
-from cslr.research.tables.sheet import Sheet
+from paper.figure import number
+from paper.layout import Spec
+from paper.sheet import Sheet
 
 __all__ = ["READINGS", "Cost", "Promise", "Reading", "accountant_sheet", "costs"]
 

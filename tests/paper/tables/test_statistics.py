@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cslr.research.statistics import (
+from cslr.seeding import Seeds
+from paper.statistics import (
     Spread,
     holm,
     paired_bootstrap,
@@ -19,7 +20,6 @@ from cslr.research.statistics import (
     spread,
     summary_interval,
 )
-from cslr.seeding import Seeds
 
 X = (82.1, 81.5, 83.0, 82.4, 81.9)
 Y = (80.0, 80.9, 81.1, 80.2, 81.0)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cslr.research.theory.barrier import SERVERS, barrier, bound
+from examples.anchorless import SERVERS, barrier, bound
 
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "anchorless.py"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "anchorless.py"
 
 
 @pytest.mark.parametrize(("modes", "value"), [(2, 0.5), (3, 5 / 6), (4, 23 / 24)])

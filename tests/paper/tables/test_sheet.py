@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cslr.research.tables.figure import Figure
-from cslr.research.tables.names import measure_named
-from cslr.research.tables.sheet import Sheet, as_csv, as_latex, as_markdown, escape
+from paper.figure import Figure
+from paper.names import measure_named
+from paper.sheet import Sheet, as_csv, as_latex, as_markdown, escape
 
 SEEDS = (13, 17)
 FIGURE = Figure(measure_named("bwt"), {13: -7.0, 17: -8.0}, SEEDS)

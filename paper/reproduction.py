@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from cslr.research.experiments.grid import Experiment
-from cslr.research.tables.built import Built
-from cslr.research.tables.doubts import confirmed, doubts
-from cslr.research.tables.facts import REBUILD, command, ran
-from cslr.research.tables.paper import Paper, PaperTable
-from cslr.research.tables.sheet import markdown_table
-from cslr.research.tables.traces import Trace
-from cslr.research.tables.verdicts import Line, counted, lines
+from paper.built import Built
+from paper.doubts import confirmed, doubts
+from paper.facts import REBUILD, command, ran
+from paper.printed import Paper, PaperTable
+from paper.sheet import markdown_table
+from paper.traces import Trace
+from paper.verdicts import Line, counted, lines
 
 __all__ = ["document"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from cslr.research.experiments.grid import Cell, Experiment
-from cslr.research.tables.accountant import Cost, accountant_sheet, costs
-from cslr.research.tables.effects import Effect, effects, effects_sheet
-from cslr.research.tables.facts import REBUILD, facts
-from cslr.research.tables.layout import Layout, Spec, arrange, cells_of, sheet_of
-from cslr.research.tables.paper import Paper
-from cslr.research.tables.sheet import Sheet
-from cslr.research.tables.traces import Trace
+from paper.accountant import Cost, accountant_sheet, costs
+from paper.effects import Effect, effects, effects_sheet
+from paper.facts import REBUILD, facts
+from paper.layout import Layout, Spec, arrange, cells_of, sheet_of
+from paper.printed import Paper
+from paper.sheet import Sheet
+from paper.traces import Trace
 
 __all__ = ["Built", "build"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cslr.research.statistics import Spread, spread
-from cslr.research.tables.names import Measure
+from paper.names import Measure
+from paper.statistics import Spread, spread
 
 __all__ = ["NOT_RUN", "UNDEFINED", "Figure", "number"]
 

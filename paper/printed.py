@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cslr.errors import ConfigError
-from cslr.research.tables.accountant import Promise
+from paper.accountant import Promise
 
 __all__ = ["Number", "Paper", "PaperTable", "Reason", "load_paper"]
 

@@ -21,10 +21,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from cslr.errors import ConfigError
 from cslr.research.experiments.grid import Cell, Experiment
-from cslr.research.tables.figure import Figure
-from cslr.research.tables.names import called, key_of, measure_named, setting_of
-from cslr.research.tables.sheet import Entry, Sheet
-from cslr.research.tables.traces import Trace
+from paper.figure import Figure
+from paper.names import called, key_of, measure_named, setting_of
+from paper.sheet import Entry, Sheet
+from paper.traces import Trace
 
 __all__ = ["Layout", "Spec", "arrange", "cells_of", "sheet_of", "specs"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cslr.research.tables.accountant import READINGS, costs
-from cslr.research.tables.doubts import confirmed, doubts
-from cslr.research.tables.paper import Paper, load_paper
+from paper.accountant import READINGS, costs
+from paper.doubts import confirmed, doubts
+from paper.printed import Paper, load_paper
 
 
 @pytest.fixture(scope="module")

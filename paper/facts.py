@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from cslr.research.experiments.grid import Cell
-from cslr.research.tables.figure import number
-from cslr.research.tables.names import called, key_of
-from cslr.research.tables.traces import Trace
+from paper.figure import number
+from paper.names import called, key_of
+from paper.traces import Trace
 
 __all__ = ["REBUILD", "command", "facts", "ran"]
 

@@ -1,0 +1,28 @@
+"""The help of `cslr run`: what a user needs first, and all else below."""
+
+from __future__ import annotations
+
+from typer.main import get_command
+
+from cslr.cli.main import app
+
+FIRST = {
+    "--data",
+    "--stream",
+    "--method",
+    "--encoder",
+    "--epsilon",
+    "--privacy",
+    "--clients",
+    "--seeds",
+    "--run-dir",
+    "--json",
+}
+
+
+def test_ten_flags_come_first_and_the_others_are_under_more():
+    parameters = get_command(app).commands["run"].params
+    options = [each for each in parameters if each.param_type_name == "option"]
+    panels = {each.opts[0]: getattr(each, "rich_help_panel", None) for each in options}
+    assert {flag for flag, panel in panels.items() if panel is None} - {"--help"} == FIRST
+    assert set(panels.values()) == {None, "More"}
