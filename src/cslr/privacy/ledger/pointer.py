@@ -205,7 +205,8 @@ def _siblings(rows: OwnRows) -> dict[Path, Path | None]:
     """Ledgers in or pointed at from the rows' directory, with their own rows if those are there."""
     folder = rows.path.parent
     found: dict[Path, Path | None] = {
-        path.resolve(): None for path in folder.glob("*.cslr-federation") if path.is_dir()
+        path.parent.resolve(): None
+        for path in folder.glob(f"*/{_LEDGER}")  # also in a directory that --federation named
     }
     for path in sorted(folder.glob("*.cslr-ledger")):
         pointer = _read_pointer(path) if path != rows.pointer else None
