@@ -350,12 +350,12 @@ def test_a_crash_before_the_pointer_leaves_the_choice_of_a_ledger(rows, tmp_path
     assert charges_at(tmp_path / "f1") == 0
 
 
-@pytest.mark.parametrize("module", ["ledger_pointer", "ledger_rows"])
+@pytest.mark.parametrize("module", ["pointer", "fingerprints"])
 def test_where_the_pointer_cannot_be_written_nothing_is_charged(rows, module):
     """As in a directory that is read-only."""
     failing = OSError(30, "Read-only file system")
     with (
-        patch(f"cslr.privacy.{module}.write_atomic", side_effect=failing),
+        patch(f"cslr.privacy.ledger.{module}.write_atomic", side_effect=failing),
         pytest.raises(PrivacyError, match=r"Read-only file system.*nothing was charged"),
     ):
         spend(rows)
