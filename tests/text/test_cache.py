@@ -97,6 +97,14 @@ def test_a_segment_is_named_by_its_own_bytes_and_its_owner_alone_reads_it(tmp_pa
     assert segment.stat().st_mode & 0o077 == 0
 
 
+def test_nobody_but_its_owner_lists_the_folder_whose_sizes_count_texts(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path / "cache")
+    folder = cache.folder(ENCODER)
+    folder.mkdir(parents=True, mode=0o755)  # as an earlier version made it
+    cache.store(ENCODER, ["text"], vectors_of(["text"]))
+    assert folder.stat().st_mode & 0o077 == 0
+
+
 def test_storing_the_same_twice_adds_no_segment(tmp_path: Path) -> None:
     texts = words("row", 10)
     cache = filled(tmp_path, texts)

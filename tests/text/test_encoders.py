@@ -286,11 +286,16 @@ def test_paraphrases_are_closer_than_an_unrelated_text(
 
 
 @needs_minilm
-def test_batching_by_length_keeps_every_vector_in_its_place(minilm: Encoder) -> None:
-    texts = [f"{'very ' * (number % 7)}short text number {number}" for number in range(40)]
-    together = minilm.encode(texts)
-    for row in (0, 6, 39):
-        np.testing.assert_allclose(together[row], minilm.encode([texts[row]])[0], atol=1e-5)
+def test_a_vector_is_the_same_to_the_last_bit_whatever_stands_beside_its_text(
+    minilm: Encoder,
+) -> None:
+    texts = [f"{'very ' * (number % 7)}short text number {number}" for number in range(24)]
+    texts += ["a text that is cut off " * 200, "x"]
+    there, back = minilm.encode(texts), minilm.encode(texts[::-1])[::-1]
+    assert there.tobytes() == back.tobytes()
+    for row in (0, 6, 23, 24, 25):
+        assert there[row].tobytes() == minilm.encode([texts[row]])[0].tobytes()
+        assert there[row].tobytes() == embed([texts[row]], minilm, None)[0].tobytes()
 
 
 @needs_minilm

@@ -11,7 +11,8 @@ from pathlib import Path
 from cslr.config import Config, with_settings
 from cslr.errors import ConfigError
 from cslr.methods.registry import method_named
-from cslr.runs.directory import RunDirectory, read_config, read_trace
+from cslr.privacy.ledger.book import Ledger
+from cslr.runs.directory import RunDirectory, ledgers_of, read_config, read_trace
 
 __all__ = ["begin_upgrade", "upgraded_config"]
 
@@ -44,9 +45,13 @@ def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
     """The directory of the upgraded run, with what the old one released.
 
     Begun before, it goes on: what an interruption kept from being copied is copied now. A plan pays
-    for one evaluation, so one that the old run bought is taken over, and marked as such.
+    for one evaluation, so one that the old run bought is taken over, and marked as such. Where
+    privacy is enforced an interrupted release has to be finished first, under its own encoder.
     """
     directory = RunDirectory(place, config)
+    if config.privacy.mode == "enforced" and not (place / "config.json").exists():
+        for path in ledgers_of(run):
+            Ledger.read(path).refuse_unfinished()
     directory.begin()
     old, _ = read_trace(run / "trace.jsonl")
     for seed in config.seeds:

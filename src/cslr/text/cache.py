@@ -12,8 +12,9 @@ Writers need no lock. A segment appears whole (temporary file, fsync, ``os.repla
 all, and compaction writes the union before it removes the parts, so a reader that loses a race
 lists the folder again. At worst a vector is lost and encoded once more.
 
-Not public: an embedding tells much about its text. Files are readable by their owner alone, and
-a cache is to be guarded as the texts are.
+Not public: an embedding tells much about its text, and the size of a file how many texts there are.
+Files are readable and folders can be listed by their owner alone, and a cache is to be guarded as
+the texts are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from safetensors.numpy import save as save_tensors
 
 from cslr.arrays import BoolArray, FloatArray
 from cslr.errors import CacheCorrupted, ConfigError
-from cslr.files import write_atomic
+from cslr.files import PRIVATE_FOLDER, write_atomic
 
 __all__ = ["EmbeddingCache", "cache_root", "default_directory"]
 
@@ -216,10 +217,18 @@ def _write(folder: Path, segment: _Segment) -> Path:
     content = save_tensors({"keys": keys, "vectors": segment.vectors})
     path = folder / f"{hashlib.sha256(content).hexdigest()}.safetensors"
     try:
-        write_atomic(path, content)
+        write_atomic(path, content, PRIVATE_FOLDER)
+        _close_to_others(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
     return path
+
+
+def _close_to_others(folder: Path) -> None:
+    """A folder that an earlier version made: sizes of files tell how many texts there are."""
+    found = folder.stat()
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+        folder.chmod(PRIVATE_FOLDER)
 
 
 def _unusable(folder: Path, error: OSError) -> ConfigError:

@@ -106,6 +106,22 @@ def test_the_file_of_rows_may_be_written_anew_and_its_declaration_corrected(rows
 # -- another ledger --------------------------------------------------------------------------------
 
 
+def test_a_ledger_that_was_named_is_found_beside_the_rows_without_its_pointer(rows, tmp_path):
+    spend(rows, tmp_path / "f1")
+    rows.pointer.unlink()
+    for given in (None, tmp_path / "f2"):
+        with pytest.raises(SecondLedger, match="f1: the same is declared about its rows"):
+            ledger_directory(rows, given)
+    assert spend(rows, tmp_path / "f1") == tmp_path / "f1"
+    assert charges_at(tmp_path / "f1") == 2
+
+
+def test_a_file_that_is_called_like_the_fingerprints_is_no_ledger(rows, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.json").write_text("[]")
+    assert spend(rows) == rows.beside
+
+
 @pytest.mark.parametrize(
     ("first", "second"), [("f1", "f2"), ("f1", "shops.cslr-federation"), (None, "f2")]
 )
@@ -334,12 +350,12 @@ def test_a_crash_before_the_pointer_leaves_the_choice_of_a_ledger(rows, tmp_path
     assert charges_at(tmp_path / "f1") == 0
 
 
-@pytest.mark.parametrize("module", ["ledger_pointer", "ledger_rows"])
+@pytest.mark.parametrize("module", ["pointer", "fingerprints"])
 def test_where_the_pointer_cannot_be_written_nothing_is_charged(rows, module):
     """As in a directory that is read-only."""
     failing = OSError(30, "Read-only file system")
     with (
-        patch(f"cslr.privacy.{module}.write_atomic", side_effect=failing),
+        patch(f"cslr.privacy.ledger.{module}.write_atomic", side_effect=failing),
         pytest.raises(PrivacyError, match=r"Read-only file system.*nothing was charged"),
     ):
         spend(rows)

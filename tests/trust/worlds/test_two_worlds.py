@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from .world import Case, Transcript, World, differences, ledger_kinds, moved, rows_of, without
+from .world import Case, Transcript, World, differences, gone, ledger_kinds, moved, rows_of, without
 
 pytestmark = pytest.mark.xdist_group("worlds")
 
-LARGE, SINGLE = "c0", "c5"
+LARGE, SINGLE, TESTED = "c0", "c5", "c1"
 METHODS = (
     "cslr",
     "dp-class-stats",
@@ -36,8 +39,16 @@ CASES = [
     Case(flags=TWO_MODES),
     Case(flags=("--evaluate", "private")),
     Case(flags=("--evaluate", "none")),
+    Case("intents", ("--evaluate", "private")),
+    Case("tagging", ("--evaluate", "private")),
+    Case(flags=("--q", "0.5")),
+    Case(flags=("--set", "replay.grouping=pooled")),
+    Case(flags=("--set", "replay.aggregate=select")),
+    Case(flags=("--set", "replay.second_moments=full")),
+    Case(flags=("--set", 'encoders=["minilm","other"]', "--set", "replay.coordinates=mapped")),
     Case(upgrade=True),
     Case("intents", upgrade=True),
+    Case("tagging", upgrade=True),
 ]
 QUICK = [
     Case("classification"),
@@ -122,16 +133,100 @@ def test_a_cache_of_other_rows_changes_nothing(tmp_path, play):
     assert differences(straight, world.end()) == []
 
 
-@pytest.mark.parametrize("death", ["task 0", "task 1"])
-def test_rows_that_change_after_a_crash_do_not_show(tmp_path, death):
+def test_a_client_that_is_gone_with_its_test_rows_leaves_the_same_files(play):
+    """What the screen shows is about test rows and differs; files, messages and codes do not."""
+    rows = rows_of("classification")
+    one, other = (_unseen(play(Case(), each)) for each in (rows, gone(rows, TESTED)))
+    assert differences(one, other) == []
+
+
+AFTERWARDS = {
+    "large client without train rows": lambda rows: without(rows, LARGE),
+    "client with test rows gone": lambda rows: gone(rows, TESTED),
+    "rows of a new client": lambda rows: [*rows, {**rows[0], "client": "c7"}],
+}
+PAID = ("--evaluate", "private")
+
+
+@pytest.mark.parametrize("afterwards", AFTERWARDS)
+@pytest.mark.parametrize(
+    ("case", "death"),
+    [(Case(), "task 0"), (Case(), "task 1"), (Case(flags=PAID), "evaluation")],
+    ids=str,
+)
+def test_rows_that_change_after_a_crash_do_not_show(tmp_path, case, death, afterwards):
     """A release that was charged is finished from what was kept, whether rows changed or not."""
     rows, ends = rows_of("classification"), []
-    for later in (rows, without(rows, LARGE)):
-        world = World(tmp_path / "world", Case(), rows)
+    for later in (rows, AFTERWARDS[afterwards](rows)):
+        world = World(tmp_path / "world", case, rows)
         assert world.run(dies_at=death) == -9
         world.write(later)
         assert world.run() == 0
+        ends.append(_unseen(world.end()))
+    assert differences(*ends) == []
+    assert ledger_kinds(ends[0]).count("charge") == (3 if case.flags else 2)
+
+
+def test_a_cache_that_is_lost_after_a_crash_does_not_show(tmp_path):
+    rows, ends = rows_of("classification"), []
+    for lost in (False, True):
+        world = World(tmp_path / "world", Case(), rows)
+        assert world.run(dies_at="task 1") == -9
+        if lost:
+            shutil.rmtree(world.root / "cache")
+            world.write(without(rows, LARGE))
+        assert world.run() == 0
         ends.append(world.end())
-    found = differences(*ends)
-    assert found == []
+    assert differences(*ends) == []
+
+
+def test_an_interrupted_release_is_finished_before_an_upgrade(tmp_path):
+    """Its sum was made under the old encoder; released under the new one it would mean nothing."""
+    rows, ends = rows_of("classification"), []
+    upgrade = ("upgrade", "run", "--encoder", "other", "--run-dir", "upgraded")
+    for later in (rows, without(rows, LARGE)):
+        world = World(tmp_path / "world", Case(), rows)
+        assert world.run(dies_at="task 1") == -9
+        world.write(later)
+        assert world.call(*upgrade) == 2
+        assert "interrupted after 'task 1' was charged" in world.transcript.exits[-1][2]
+        assert not (world.root / "upgraded").exists()
+        assert world.run() == 0
+        assert world.call(*upgrade) == 0
+        ends.append(world.end())
+    assert differences(*ends) == []
     assert ledger_kinds(ends[0]).count("charge") == 2
+
+
+def test_an_upgrade_that_was_interrupted_goes_on(tmp_path):
+    world = World(tmp_path / "world", Case(), rows_of("classification"))
+    upgrade = ("upgrade", "run", "--encoder", "other", "--run-dir", "upgraded")
+    assert world.run("--until", "1") == 0
+    assert world.call(*upgrade, dies_at="task 1") == -9
+    assert world.call(*upgrade) == 0
+    before, after = (world.transcript.sums[f"task 1/{attempt}"][0] for attempt in (0, 1))
+    assert np.array_equal(before, after)
+    assert ledger_kinds(world.end()).count("charge") == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (lambda rows: [], "no train row"),
+        (lambda rows: [*rows, {**rows[0], "label": "L9"}], "not as declared"),
+        (lambda rows: [{**rows[0], "client": f"c{n}"} for n in range(9)], "rows of 9 clients"),
+    ],
+    ids=["no rows", "a bad row", "more clients than declared"],
+)
+def test_rows_that_are_refused_leave_nothing_behind(tmp_path, bad, told):
+    """A refusal tells its holder about rows, so nobody else may learn of it."""
+    world = World(tmp_path / "world", Case(), bad(rows_of("classification")))
+    before = set(world.end().files)
+    assert world.run() == 2
+    assert told in world.transcript.exits[-1][2]
+    assert set(world.end().files) == before
+
+
+def _unseen(transcript: Transcript) -> Transcript:
+    """Without what the screen of the rows' holder shows: figures on test rows are exact there."""
+    return replace(transcript, exits=[(code, "", err) for code, _, err in transcript.exits])

@@ -133,12 +133,26 @@ class Ledger:
     def upgrade_plan(
         self, plan: Plan, before: Mapping[str, object], now: Mapping[str, object]
     ) -> None:
-        """Note that public settings change from ``before`` to ``now``; σ, releases and cap stay."""
+        """Note that public settings change from ``before`` to ``now``; σ, releases and cap stay.
+
+        Refused while a release is unfinished: its sum was made under the settings before.
+        """
         body = plain({"plan": plan.as_dict(), "public": dict(now)})
         with self._turn:
             if not agree(self._entries.plan, body):
                 self.fix_plan(plan, before)
+                self.refuse_unfinished()
                 self._append("upgrade", body)
+
+    def refuse_unfinished(self) -> None:
+        """Refuse to go on under other settings while a release was charged and is not finished."""
+        if self.unsettled and not self._keys.seeded:
+            label = self.unsettled[0][0]
+            raise PrivacyError(
+                f"a run on {self.federation.name!r} was interrupted after {label!r} was charged. "
+                "Its sum was made with the old encoder and cannot be released under another: "
+                "repeat the command of that run, so that it finishes, then upgrade"
+            )
 
     def has_fixed(self, plan: Plan, public: Mapping[str, object]) -> bool:
         """Whether this was written down, as ``fix_plan`` compares."""

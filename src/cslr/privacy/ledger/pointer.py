@@ -207,6 +207,9 @@ def _siblings(rows: OwnRows) -> dict[Path, Path | None]:
     found: dict[Path, Path | None] = {
         path.resolve(): None for path in folder.glob("*.cslr-federation") if path.is_dir()
     }
+    for path in folder.glob(f"*/{_LEDGER}"):  # in a directory that --federation named
+        if fingerprints_in(path.parent) is not None and Ledger.read(path).charges:
+            found.setdefault(path.parent.resolve(), None)
     for path in sorted(folder.glob("*.cslr-ledger")):
         pointer = _read_pointer(path) if path != rows.pointer else None
         if pointer is not None:

@@ -1,0 +1,92 @@
+"""What it costs to embed every text by itself, and whether a batch would give the same bits.
+
+    OMP_NUM_THREADS=1 python benchmarks/embedding.py
+
+MiniLM on the messages and public sentences of examples/own_data, in texts a CPU second. A vector of
+a batch counts as different if any bit of it is. The figures go into docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.text.embed import slices, unit_rows
+from cslr.text.encoders import SentenceEncoder, load_encoder
+
+OWN_DATA: Final = Path(__file__).parent.parent / "examples" / "own_data"
+EACH: Final = 96
+"""Messages, and public sentences."""
+
+
+def main() -> None:
+    """Print a line for each way."""
+    encoder = load_encoder("minilm")
+    if not isinstance(encoder, SentenceEncoder):
+        raise SystemExit("this benchmark is about sentence encoders")
+    texts = own_texts()
+    encoder.encode(texts[:1])  # loads the model
+    begun = time.process_time()
+    alone = encoder.encode(texts)
+    print(f"one by one: {rate(texts, begun):.0f} texts a CPU second")
+    places = list(range(len(texts)))
+    by_length = [sorted(places, key=lambda place: len(texts[place]))]
+    pieces = defaultdict(list)
+    for place in places:
+        pieces[len(model_of(encoder).tokenizer(texts[place])["input_ids"])].append(place)
+    compare("by length, up to 32", encoder, texts, alone, by_length, 32)
+    for size in (2, 8, 32):
+        compare(f"equal tokens, up to {size}", encoder, texts, alone, list(pieces.values()), size)
+
+
+def own_texts() -> list[str]:
+    """Some messages and some public sentences."""
+    with (OWN_DATA / "libraries.csv").open(encoding="utf-8", newline="") as file:
+        messages = [row["message"] for row in csv.DictReader(file)]
+    lines = (OWN_DATA / "public.txt").read_text(encoding="utf-8").splitlines()
+    return [*messages[:EACH], *[line.strip() for line in lines if line.strip()][:EACH]]
+
+
+def compare(
+    name: str,
+    encoder: SentenceEncoder,
+    texts: list[str],
+    alone: FloatArray,
+    groups: list[list[int]],
+    size: int,
+) -> None:
+    """How fast batches within groups of places are, and how many vectors they change."""
+    found = np.empty_like(alone)
+    begun = time.process_time()
+    for group in groups:
+        for batch in slices(group, size):
+            given = [texts[place] for place in batch]
+            vectors = model_of(encoder).encode(
+                given, batch_size=len(given), show_progress_bar=False, convert_to_numpy=True
+            )
+            found[batch] = unit_rows(vectors, np.arange(len(batch) + 1), encoder.id)
+    speed = rate(texts, begun)
+    changed = int((found != alone).any(axis=1).sum())
+    most = float(np.abs(found - alone).max())
+    told = f"{changed} of {len(texts)} vectors differ, by up to {most:.1g}"
+    print(f"{name}: {speed:.0f} texts a CPU second; {told}")
+
+
+def model_of(encoder: SentenceEncoder) -> Any:
+    """The model behind an encoder."""
+    return encoder._model
+
+
+def rate(texts: list[str], begun: float) -> float:
+    """Texts a CPU second since ``begun``."""
+    return len(texts) / (time.process_time() - begun)
+
+
+if __name__ == "__main__":
+    main()
