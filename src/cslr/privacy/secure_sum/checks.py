@@ -176,7 +176,7 @@ def in_phase(state: ClientState, session: int, phase: Phase) -> Session:
         if session == state.last_unmasked:
             raise SecondRequest(f"session {session} was unmasked already")
         if session <= state.last_shared:
-            raise SessionReplayed(f"session {session} is over")
+            raise SessionReplayed(f"session {session} is over; it is not taken up again")
         raise OutOfTurn(f"this member has not shared secrets for session {session}")
     if order.index(current.phase) > order.index(phase):
         raise SecondRequest(f"this request of session {session} was answered already")

@@ -249,12 +249,11 @@ def _read_share(r: _Reader) -> bytes:
 def _read_following(r: _Reader) -> Shares | None:
     if not r.flag():
         return None
-    if r.raw(5) != MAGIC + bytes([VERSION]):
+    if r.raw(5) != _head(0)[:5]:
         raise MalformedMessage("the next session's shares do not begin as a message does")
-    shares = _by_kind(r) if r.data[r.at : r.at + 1] == bytes([_KIND_OF[Shares]]) else None
-    if not isinstance(shares, Shares):
+    if r.u8() != _KIND_OF[Shares]:
         raise WrongKind("only the shares of the next session may come with an unmasking answer")
-    return shares
+    return _read_shares(r)
 
 
 def _read_keys(r: _Reader) -> Keys:

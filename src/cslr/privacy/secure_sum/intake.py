@@ -1,4 +1,4 @@
-"""What the server checks of a member's answer. Each function returns or raises a ``MessageError``."""
+"""What the server checks of an answer. Each function returns or raises a ``MessageError``."""
 
 from __future__ import annotations
 

@@ -22,11 +22,10 @@ __all__ = ["LEAST_MEMBERS", "MOST_COORDINATES", "MOST_LABEL", "MOST_MEMBERS", "R
 LEAST_MEMBERS: Final = 3
 """Of two, each learns the other's vector from the sum."""
 MOST_MEMBERS: Final = 10_000
+"""A draw is below 64 times its scale, which is at most 2⁴⁰ steps: no sum leaves 2⁶⁰."""
 MOST_COORDINATES: Final = 2**24
 MOST_LABEL: Final = 256
 """Bytes of a label in UTF-8."""
-_LONGEST_DRAW: Final = 64
-"""Standard deviations: the sampler returns nothing beyond."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,6 @@ class SumTerms:
                 f"colluders and threshold must satisfy 1 ≤ c < t ≤ {n}, not c = {self.colluders}, "
                 f"t = {self.threshold}"
             )
-        if self.quorum > n:
-            raise ConfigError(
-                f"with {self.colluders} colluders of {n} members no set of survivors is certain "
-                "to be the only one; allow for fewer colluders"
-            )
 
     @property
     def quorum(self) -> int:
@@ -103,11 +97,7 @@ class SumTerms:
 
     def share_scale(self, release: Release) -> float:
         """Grid steps: the standard deviation of each member's noise share."""
-        scale = share_scale(release.sigma, release.grid.steps, self.threshold, self.colluders)
-        largest = len(self.identities) * (_LONGEST_DRAW * scale + release.grid.steps)
-        if largest >= 2**62:
-            raise ConfigError("the sum could exceed 64 bits: use fewer grid steps")
-        return scale
+        return share_scale(release.sigma, release.grid.steps, self.threshold, self.colluders)
 
     def multiplier(self, release: Release, survivors: int) -> float:
         """All noise in a release of so many survivors, over the bound."""
