@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 
@@ -38,7 +39,7 @@ def test_a_share_has_the_variance_of_the_formula(n, t, c, _):
 def test_without_the_colluders_noise_there_is_the_claimed_for_every_number_of_survivors(n, t, c, _):
     found = [guaranteed_multiplier(SIGMA, STEPS, t, c, s) for s in range(t, n + 1)]
     assert found[0] == pytest.approx(SIGMA, rel=1e-12)
-    assert all(b > a for a, b in zip(found, found[1:], strict=False))
+    assert all(b > a for a, b in itertools.pairwise(found))
 
 
 @pytest.mark.parametrize(("n", "t", "c"), [(5, 3, 1), (5, 4, 1), (20, 14, 4)])

@@ -155,3 +155,26 @@ def test_twenty_thousand_mutations_of_each_kind_are_read_or_named(message):
         cut = bytes(spoilt[: len(spoilt) - (length % 8 if length < 8000 else 0)])
         with contextlib.suppress(MessageError):
             assert encode(decode(cut, LIMITS)) == cut
+
+
+@pytest.mark.parametrize("n", [3, 7])
+def test_sizes_are_those_of_the_document(n):
+    """docs/secure-sum.md, "Message by message"."""
+    label = len(release().label)
+    shares = m.Shares(7, 1, KEY, KEY, SIGNATURE, (SEALED,) * (n - 1), SIGNATURE)
+    parcels = (m.Parcel(0, KEY, KEY, SIGNATURE, SEALED),) * n
+    sizes = {
+        m.Invitation(3, n, 4, 1, KEY): 58,
+        m.Keys(3, 1, KEY, SIGNATURE): 114,
+        m.ShareRequest(3, 7, (m.PeerKey(0, KEY, SIGNATURE),) * n): 26 + 100 * n,
+        shares: 98 + 116 * n,
+        m.MaskRequest(7, release(), parcels): 44 + label + 248 * n,
+        m.Masked(7, 1, KEY, bytes(8 * 11), SIGNATURE): 118 + 8 * 11,
+        m.ConsentRequest(7, tuple(range(n - 1)), (n - 1,)): 22 + 4 * n,
+        m.Consent(7, 1, KEY, SIGNATURE): 114,
+        m.UnmaskRequest(7, ((0, SIGNATURE),) * n, True): 19 + 68 * n,
+        m.Unmasked(7, 1, (SHARE,) * n, None, SIGNATURE): 87 + 44 * n,
+        m.Unmasked(7, 1, (SHARE,) * n, shares, SIGNATURE): 87 + 44 * n + 98 + 116 * n,
+    }
+    for message, size in sizes.items():
+        assert len(encode(message)) == size
