@@ -5,9 +5,9 @@
 
 One row is one whole first release (five exchanges) with a tenth of the members lost after sharing;
 "steady" is a member's part of the last three exchanges, all there is from the second release on.
-Messages travel as bytes. Where ``flwr`` is installed, the primitives of its SecAgg+ do the same work
-at n = 20 (same thread, same vector length) and the ratio is printed: above 1 means CSLR needs less
-CPU time.
+Messages travel as bytes. Where ``flwr`` is installed, the primitives of its SecAgg+ do the same
+work at n = 20 (same thread, same vector length) and the ratio is printed: above 1 means CSLR needs
+less CPU time.
 """
 
 from __future__ import annotations
