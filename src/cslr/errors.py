@@ -39,6 +39,25 @@ CslrError                      anything a user can act on; the program exits wit
     ├── PlanChanged            the plan was fixed before the first release and may not change
     ├── SecondLedger           the rows have, or may have, a ledger elsewhere: one file, one ledger
     ├── LedgerMoved            the ledger of the rows is not where it was written
+    ├── SumRefused             a client refuses what a secure sum asks of it
+    │   ├── TooFewMembers      fewer clients take part than the terms ask for
+    │   ├── UnknownMember      a request names a client that is not part of the sum
+    │   ├── DuplicateMember    a request names a client twice
+    │   ├── AliveAndDropped    a client is called both surviving and dropped
+    │   ├── MembersChanged     a client of the phase before is left out
+    │   ├── NotASurvivor       this client is asked, but not counted as surviving
+    │   ├── SplitView          the survivors did not all sign the same set
+    │   ├── BadPeerKey         a key is not signed by its owner's pinned identity
+    │   ├── OwnKeyChanged      a request shows another key as this client's own
+    │   ├── SessionReplayed    a request belongs to a session that is over
+    │   ├── OutOfTurn          a request comes before the one that must precede it
+    │   ├── SecondRequest      a request was answered already
+    │   ├── ForeignShare       a share is not from this peer, for this client and session
+    │   ├── TermsDiffer        the server's terms are not the pinned ones
+    │   ├── NoiseShareReused   a noise share is asked for in a second session
+    │   └── SessionsSpent      as many masked vectors were sent as allowed
+    ├── SumAborted             too few clients stayed, or their shares do not fit; repeat it
+    ├── SumStateCorrupted      the kept state of a secure sum is damaged
     └── LedgerCorrupted        the ledger's chain is broken; it is never started anew
 
 A wrong argument to a library function is a plain ``ValueError`` that names the argument.
@@ -47,38 +66,57 @@ A wrong argument to a library function is a plain ``ValueError`` that names the 
 from __future__ import annotations
 
 __all__ = [
+    "AliveAndDropped",
     "AlreadySent",
     "BadClientId",
     "BadField",
+    "BadPeerKey",
     "BadSignature",
     "BudgetExceeded",
     "CacheCorrupted",
     "ConfigError",
     "CslrError",
     "DataError",
+    "DuplicateMember",
     "EncoderError",
+    "ForeignShare",
     "FutureRound",
     "LedgerCorrupted",
     "LedgerMoved",
     "MalformedHeader",
     "MalformedMessage",
+    "MembersChanged",
     "MessageError",
     "MessageTooLarge",
     "MissingField",
+    "NoiseShareReused",
+    "NotASurvivor",
     "OldRound",
+    "OutOfTurn",
     "OverlongVector",
+    "OwnKeyChanged",
     "PlanChanged",
     "PrivacyError",
     "RoundClosed",
     "RunDirectoryError",
     "SecondLedger",
+    "SecondRequest",
     "SenderTooSlow",
+    "SessionReplayed",
+    "SessionsSpent",
+    "SplitView",
     "SpoolCorrupted",
     "StolenIdentity",
+    "SumAborted",
+    "SumRefused",
+    "SumStateCorrupted",
+    "TermsDiffer",
+    "TooFewMembers",
     "TrailingBytes",
     "TruncatedMessage",
     "UnknownClient",
     "UnknownField",
+    "UnknownMember",
     "UnsupportedVersion",
     "WrongDtype",
     "WrongFederation",
@@ -250,3 +288,79 @@ class LedgerMoved(PrivacyError):
 
 class LedgerCorrupted(PrivacyError):
     """The ledger's chain is broken; it is never started anew."""
+
+
+class SumRefused(PrivacyError):
+    """A client refuses what a secure sum asks of it; it sends nothing."""
+
+
+class TooFewMembers(SumRefused):
+    """Fewer clients than the threshold or three take part, so nobody would hide in the sum."""
+
+
+class UnknownMember(SumRefused):
+    """A request names a client that is not part of this sum."""
+
+
+class DuplicateMember(SumRefused):
+    """A request names a client twice."""
+
+
+class AliveAndDropped(SumRefused):
+    """A request names one client both as surviving and as dropped."""
+
+
+class MembersChanged(SumRefused):
+    """A request leaves out a client that took part in the phase before."""
+
+
+class NotASurvivor(SumRefused):
+    """This client is asked although the request does not count it as surviving."""
+
+
+class SplitView(SumRefused):
+    """A client signed another set of survivors, or somebody else signed for it."""
+
+
+class BadPeerKey(SumRefused):
+    """A key is not signed by the pinned identity of its owner, or is unusable."""
+
+
+class OwnKeyChanged(SumRefused):
+    """A request shows this client another key than the one it sent."""
+
+
+class SessionReplayed(SumRefused):
+    """A request belongs to a session that is over."""
+
+
+class OutOfTurn(SumRefused):
+    """A request comes before the one that must precede it."""
+
+
+class SecondRequest(SumRefused):
+    """A request was answered already; an answer is composed once."""
+
+
+class ForeignShare(SumRefused):
+    """A share was not encrypted by this peer for this client in this session."""
+
+
+class TermsDiffer(SumRefused):
+    """The server asks for other terms than those pinned by this client."""
+
+
+class NoiseShareReused(SumRefused):
+    """A noise share was asked for in a second session."""
+
+
+class SessionsSpent(SumRefused):
+    """The client has sent as many masked vectors as its owner allowed."""
+
+
+class SumAborted(PrivacyError):
+    """A secure sum ended without a result; a new session, with new noise, can be started."""
+
+
+class SumStateCorrupted(PrivacyError):
+    """The kept state of a client in a secure sum is damaged or belongs to other terms."""

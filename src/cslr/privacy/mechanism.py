@@ -4,6 +4,7 @@ Guarantee: with sensitivity S = ``grid.steps`` (the bound of one client's row) a
 the noise is a discrete Gaussian of variance (σS)² + 16 steps². By Peikert (2010, Theorem 3.1) that
 is, up to 10⁻¹³⁰ in distribution, a continuous Gaussian of standard deviation σS rounded at random
 to the grid, so the release costs no more than the continuous mechanism the ledger charges for.
+Where clients add the noise themselves (``noise_shares``), ``publish`` charges and draws nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +17,26 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
+from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.unfinished import Unfinished
 from cslr.privacy.noise import MOST_SIGMA, KeyStream, discrete_gaussian, tag_for_sum
-from cslr.privacy.values import _SEAL, Bounded, Released, Summed
+from cslr.privacy.values import _SEAL, Bounded, Noised, Released, Summed
 
-__all__ = ["LEAST_SIGMA", "finish", "noise_in_steps", "recall", "release", "release_each", "settle"]
+__all__ = [
+    "LEAST_SIGMA",
+    "charge_share",
+    "check_claim",
+    "finish",
+    "noise_in_steps",
+    "publish",
+    "recall",
+    "release",
+    "release_each",
+    "settle",
+]
 
 LEAST_SIGMA: Final = 2**12
 """Grid steps: below this the grid is too coarse to be accounted as continuous."""
@@ -54,6 +67,41 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
     return Released(_noised(kept, charge, key, ledger), _SEAL)
 
 
+def publish(noised: Noised, charge: Charge, ledger: Ledger) -> Released[FloatArray]:
+    """Charge, then decode: the clients added the noise, so nothing is drawn.
+
+    Refused where the charge claims more noise than honest clients are sure to have added. The
+    server of a secure sum asks ``ledger.afford`` before anything is unmasked; after an
+    interruption ``finish`` returns the same release.
+    """
+    check_claim(noised.sigma, charge)
+    total = noised.total(_SEAL)
+    kept = Unfinished(total, noised.grid, noised=True)
+    ledger.charge(charge, lambda key: tag_for_sum(key, total), kept.as_bytes())
+    return Released(noised.grid.decode(total), _SEAL)
+
+
+def check_claim(sigma: float, charge: Charge) -> None:
+    """Refuse a charge with a larger multiplier than the clients' noise of ``sigma`` has."""
+    if charge.sigma is not None and not charge.sigma <= sigma:
+        raise PrivacyError(
+            f"the charge of {charge.label!r} claims a noise multiplier of {charge.sigma:g}, but "
+            f"the clients guarantee {sigma:g}. Charge the multiplier of their terms"
+        )
+
+
+def charge_share(own: Summed, charge: Charge, ledger: Ledger) -> bytes:
+    """On a client: pay for taking part in one session, and get the key of its noise share.
+
+    The charge is on disk in the client's own ledger before its masked vector exists. A retry is
+    another session: it is charged again and gets another key.
+    """
+    total = own.total(_SEAL)
+    _check_scale(charge, own.grid)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, total))
+    return ledger.noise_key(key, total)
+
+
 def finish(charge: Charge, ledger: Ledger) -> Released[FloatArray] | None:
     """The release of this charge that an interruption left unfinished, if there is one.
 
@@ -79,7 +127,7 @@ def _check_scale(charge: Charge, grid: Grid) -> None:
 def _noised(kept: Unfinished, charge: Charge, key: bytes, ledger: Ledger) -> FloatArray:
     """The sum, or each of several vectors, with noise, in the units of the bound."""
     total: IntArray = kept.total
-    if charge.sigma is not None:
+    if charge.sigma is not None and not kept.noised:
         scale = noise_in_steps(charge.sigma, kept.grid.steps)
         stream = KeyStream(ledger.noise_key(key, total.ravel()))
         total = total + discrete_gaussian(scale, total.size, stream).reshape(total.shape)

@@ -1,11 +1,13 @@
 """The ladder a private number climbs: raw -> Bounded -> Summed -> Released.
 
 Each arrow exists in one place: ``grid.bound`` clips, ``secure_sum`` adds up, ``mechanism.release``
-charges the ledger and adds noise. A function that would noise before the sum, release something
-unclipped, or let a server look at an unreleased value does not type-check.
+charges the ledger and adds noise. Across machines the clients add the noise before anybody adds up:
+Summed (inside a client) -> Noised (made by ``secure_sum.server`` alone) -> Released, where
+``mechanism.publish`` charges the ledger and draws nothing. A function that would noise before the
+sum, release something unclipped, or let a server look at an unreleased value does not type-check.
 
 Python cannot forbid a determined caller to forge a value; ``_SEAL`` makes forging visible, and a
-test checks that no module but the three above asks for it.
+test checks that no module but those above asks for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from cslr.arrays import IntArray
 if TYPE_CHECKING:
     from cslr.privacy.grid import Grid
 
-__all__ = ["Bounded", "Released", "Summed", "gather"]
+__all__ = ["Bounded", "Noised", "Released", "Summed", "gather"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -27,7 +29,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 @final
 class _Seal:
-    """Held by the three modules that may lift a value one step."""
+    """Held by the modules that may lift a value one step."""
 
 
 _SEAL: Final = _Seal()
@@ -64,6 +66,37 @@ class Summed:
     def __init__(self, total: IntArray, grid: Grid, seal: _Seal) -> None:
         self._total = total
         self.grid = grid
+
+    def total(self, seal: _Seal) -> IntArray:
+        """The integer total, for the mechanism."""
+        return self._total
+
+
+@final
+class Noised:
+    """A sum over clients, (D,), that carries the clients' noise. Opaque until it is paid for.
+
+    sigma: the noise multiplier that is left if as many survivors as the terms allow collude: the
+    most that a charge may claim. multiplier: that of all noise in it, for whoever reads it.
+    Both depend on the terms and the number of survivors only, so they are public.
+    """
+
+    __slots__ = ("_total", "grid", "multiplier", "sigma", "survivors")
+
+    def __init__(
+        self,
+        total: IntArray,
+        grid: Grid,
+        sigma: float,
+        multiplier: float,
+        survivors: tuple[int, ...],
+        seal: _Seal,
+    ) -> None:
+        self._total = total
+        self.grid = grid
+        self.sigma = sigma
+        self.multiplier = multiplier
+        self.survivors = survivors
 
     def total(self, seal: _Seal) -> IntArray:
         """The integer total, for the mechanism."""

@@ -158,6 +158,11 @@ class Ledger:
         """Whether this was written down, as ``fix_plan`` compares."""
         return agree(self._entries.plan, plain({"plan": plan.as_dict(), "public": dict(public)}))
 
+    def afford(self, charge: Charge) -> None:
+        """Raise ``BudgetExceeded`` if this charge would be refused; nothing is written."""
+        with self._turn:
+            self._check_budget(charge)
+
     def charge(self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes = b"") -> bytes:
         """Make the cost of a release durable and hand out its noise key.
 

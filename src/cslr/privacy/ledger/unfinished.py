@@ -21,13 +21,15 @@ __all__ = ["Unfinished"]
 
 @dataclass(frozen=True, eq=False)
 class Unfinished:
-    """Integers that are about to be noised."""
+    """Integers that are about to be noised, or noised by the clients and about to be published."""
 
     total: IntArray
     """(D,) a sum, or (b, D) the vectors of b clients."""
     grid: Grid
     senders: IntArray | None = None
     """(b,) whose vectors these are, where they are sent by name."""
+    noised: bool = False
+    """Whether the clients' noise is in it already, so that none is to be drawn."""
 
     def as_bytes(self) -> bytes:
         """Everything that is needed to go on."""
@@ -38,6 +40,8 @@ class Unfinished:
         }
         if self.senders is not None:
             arrays["senders"] = self.senders
+        if self.noised:
+            arrays["noised"] = np.ones(1, dtype=np.int64)
         return save(arrays)
 
     @classmethod
@@ -46,6 +50,6 @@ class Unfinished:
         try:
             arrays = load(content)
             grid = Grid(float(arrays["bound"][0]), int(arrays["steps"][0]))
-            return cls(arrays["total"], grid, arrays.get("senders"))
+            return cls(arrays["total"], grid, arrays.get("senders"), "noised" in arrays)
         except (SafetensorError, LookupError, ValueError):
             return None

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.secure_sum.plain import plain_sum
 from cslr.privacy.values import _SEAL
 
 GRID = Grid(1.0)

@@ -1,0 +1,208 @@
+"""What a member checks before it answers. Each function returns, or raises one named refusal.
+
+The server is not trusted with anything but delivery: every key must be signed by the identity that
+this member pinned, every set must be made of those that took part before, and the terms must be its
+own. A hostile server can end a session; it cannot make a member say more than the protocol does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Collection, Sequence
+
+from cslr.errors import (
+    AliveAndDropped,
+    BadPeerKey,
+    DuplicateMember,
+    MembersChanged,
+    NotASurvivor,
+    OutOfTurn,
+    OwnKeyChanged,
+    SecondRequest,
+    SessionReplayed,
+    SplitView,
+    TermsDiffer,
+    TooFewMembers,
+    UnknownMember,
+)
+from cslr.privacy.secure_sum.codec import key_body, unsigned
+from cslr.privacy.secure_sum.masks import verifies
+from cslr.privacy.secure_sum.messages import (
+    Consent,
+    ConsentRequest,
+    Invitation,
+    Keys,
+    MaskRequest,
+    Parcel,
+    PeerKey,
+    ShareRequest,
+    UnmaskRequest,
+)
+from cslr.privacy.secure_sum.state import ClientState, Phase, Session
+from cslr.privacy.secure_sum.terms import LEAST_MEMBERS, Release, SumTerms
+
+__all__ = [
+    "check_book",
+    "check_consents",
+    "check_invitation",
+    "check_parcels",
+    "check_release",
+    "check_survivors",
+    "consent_digest",
+    "in_phase",
+    "transcript_of",
+]
+
+
+def check_invitation(invitation: Invitation, terms: SumTerms, epoch: int) -> None:
+    """A new epoch under the pinned terms."""
+    asked = (invitation.members, invitation.threshold, invitation.colluders)
+    pinned = (len(terms.identities), terms.threshold, terms.colluders)
+    for name, theirs, own in zip(("n", "t", "c"), asked, pinned, strict=True):
+        if theirs != own:
+            raise TermsDiffer(f"the server asks for {name} = {theirs}; {name} = {own} was agreed")
+    if invitation.terms != terms.digest:
+        raise TermsDiffer("the server's federation or list of identities is not the pinned one")
+    if invitation.epoch <= epoch:
+        raise SessionReplayed(f"epoch {invitation.epoch} is over; this member is in {epoch}")
+
+
+def check_book(
+    request: ShareRequest, terms: SumTerms, own: int, own_key: bytes, state: ClientState
+) -> tuple[tuple[int, bytes], ...]:
+    """The channel keys of an epoch, in order, every one signed by its owner."""
+    if request.epoch != state.epoch:
+        raise SessionReplayed(f"the keys of epoch {request.epoch} in epoch {state.epoch}")
+    if request.session <= state.last_shared:
+        raise SessionReplayed(f"session {request.session} is not later than {state.last_shared}")
+    numbers = [key.member for key in request.keys]
+    _check_members(numbers, range(len(terms.identities)), terms)
+    keys = {key.member: key.public for key in request.keys}
+    if keys.get(own) != own_key:
+        raise OwnKeyChanged("the server shows another channel key as this member's")
+    book = tuple(sorted(keys.items()))
+    if state.book and book != state.book:
+        raise BadPeerKey(f"the channel keys of epoch {state.epoch} have changed since they came")
+    if not state.book:
+        for key in request.keys:
+            _check_peer_key(key, request.epoch, terms)
+    return book
+
+
+def _check_peer_key(key: PeerKey, epoch: int, terms: SumTerms) -> None:
+    body = unsigned(Keys(epoch, key.member, key.public))
+    if not verifies(terms.identities[key.member], key.signature, terms.digest, body):
+        raise BadPeerKey(f"the channel key of member {key.member} is not signed by its identity")
+
+
+def check_release(asked: Release, own: Release) -> None:
+    """The server asks for the very release that this member would contribute to."""
+    for name in ("label", "coordinates", "sigma", "grid"):
+        theirs, mine = getattr(asked, name), getattr(own, name)
+        if theirs != mine:
+            raise TermsDiffer(f"the server asks for {name} = {theirs}; {mine} was agreed")
+
+
+def check_parcels(
+    request: MaskRequest, terms: SumTerms, own: Parcel, book: Collection[int]
+) -> tuple[Parcel, ...]:
+    """All that shared, in order: members of the epoch, with mask keys signed for this session."""
+    _check_members([each.member for each in request.parcels], book, terms)
+    parcels = {each.member: each for each in request.parcels}
+    mine = parcels.get(own.member)
+    if mine is None:
+        raise NotASurvivor("this member shared its secrets, and the server asks without them")
+    if (mine.mask_key, mine.commitment) != (own.mask_key, own.commitment):
+        raise OwnKeyChanged("the server shows another mask key or commitment as this member's")
+    for each in request.parcels:
+        body = key_body(request.session, each.member, each.mask_key, each.commitment)
+        if not verifies(terms.identities[each.member], each.key_signature, terms.digest, body):
+            raise BadPeerKey(
+                f"the mask key of member {each.member} is not signed by its identity for session "
+                f"{request.session}"
+            )
+    return tuple(parcels[member] for member in sorted(parcels))
+
+
+def check_survivors(request: ConsentRequest, session: Session, own: int, terms: SumTerms) -> None:
+    """Everybody that shared is either alive or dropped, and enough are alive."""
+    shared = {each.member for each in session.held}
+    for numbers in (request.alive, request.dropped):
+        if len(set(numbers)) != len(numbers):
+            raise DuplicateMember("the server names a survivor or a dropped member twice")
+    both = set(request.alive) & set(request.dropped)
+    if both:
+        raise AliveAndDropped(f"member {min(both)} is called both alive and dropped")
+    named = {*request.alive, *request.dropped}
+    if not named <= shared:
+        raise UnknownMember(f"member {min(named - shared)} did not share in this session")
+    if named != shared:
+        raise MembersChanged(
+            f"member {min(shared - named)} shared, and is neither alive nor dropped now"
+        )
+    if own not in request.alive:
+        raise NotASurvivor("this member sent its vector, and the server calls it dropped")
+    if len(request.alive) < terms.quorum:
+        raise TooFewMembers(
+            f"{len(request.alive)} members are alive; at least {terms.quorum} must agree"
+        )
+
+
+def check_consents(
+    request: UnmaskRequest, session: Session, digest: bytes, terms: SumTerms
+) -> None:
+    """Enough survivors signed exactly the set that this member signed."""
+    signers = [member for member, _ in request.signatures]
+    if len(set(signers)) != len(signers):
+        raise DuplicateMember("a member's consent is counted twice")
+    for member, signature in request.signatures:
+        if member not in session.alive:
+            raise UnknownMember(f"member {member} consents and is not among the survivors")
+        body = unsigned(Consent(session.number, member, digest))
+        if not verifies(terms.identities[member], signature, terms.digest, body):
+            raise SplitView(f"member {member} did not sign the set of survivors shown here")
+    if len(signers) < terms.quorum:
+        raise TooFewMembers(
+            f"{len(signers)} members signed the survivors; at least {terms.quorum} must"
+        )
+
+
+def in_phase(state: ClientState, session: int, phase: Phase) -> Session:
+    """The session of a request, if this member is ready for it."""
+    order: Sequence[Phase] = ("shared", "masked", "consented")
+    current = state.session
+    if current is None or session != current.number:
+        if session == state.last_unmasked:
+            raise SecondRequest(f"session {session} was unmasked already")
+        if session <= state.last_shared:
+            raise SessionReplayed(f"session {session} is over; it is not taken up again")
+        raise OutOfTurn(f"this member has not shared secrets for session {session}")
+    if order.index(current.phase) > order.index(phase):
+        raise SecondRequest(f"this request of session {session} was answered already")
+    if current.phase != phase:
+        raise OutOfTurn(f"session {session} has not come as far as this request")
+    return current
+
+
+def transcript_of(terms: bytes, release: Release, parcels: Sequence[Parcel]) -> bytes:
+    """32 bytes that name the release and all that shared, with their keys."""
+    keys = (struct.pack("<I", p.member) + p.mask_key + p.commitment for p in parcels)
+    return hashlib.sha256(b"transcript" + terms + release.digest + b"".join(keys)).digest()
+
+
+def consent_digest(transcript: bytes, session: int, alive: Sequence[int]) -> bytes:
+    """What is signed in consent; those that shared, hence the dropped, are in the transcript."""
+    numbers = struct.pack(f"<QI{len(alive)}I", session, len(alive), *sorted(alive))
+    return hashlib.sha256(b"survivors" + transcript + numbers).digest()
+
+
+def _check_members(numbers: Sequence[int], known: Collection[int], terms: SumTerms) -> None:
+    if len(set(numbers)) != len(numbers):
+        raise DuplicateMember("the server names a member twice")
+    for number in numbers:
+        if number not in known:
+            raise UnknownMember(f"member {number} is not one of this sum")
+    least = max(terms.quorum, LEAST_MEMBERS)
+    if len(numbers) < least:
+        raise TooFewMembers(f"{len(numbers)} members take part; at least {least} must")

@@ -1,0 +1,136 @@
+"""Keys between two members, the masks they make, and shares sealed for one of them.
+
+X25519 gives two members a secret, HKDF-SHA256 derives one key for each purpose, AES-256-CTR turns a
+key into a mask over 64-bit words, AES-256-GCM seals what only one receiver may read. Every
+derivation names the terms, the session and both members, so no key is used in two places.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from typing import Final, Literal
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+__all__ = [
+    "NONCE_BYTES",
+    "TAG_BYTES",
+    "Context",
+    "MaskSum",
+    "agree",
+    "commitment_of",
+    "public_of",
+    "seal",
+    "sign",
+    "unseal",
+    "verifies",
+]
+
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+_PROTOCOL: Final = b"cslr secure sum 1\0"
+
+
+class Context:
+    """The names that enter every derivation: protocol, terms, session and release."""
+
+    def __init__(self, terms: bytes, session: int, release: bytes = b"") -> None:
+        self._names = _PROTOCOL + terms + struct.pack("<Q", session) + release
+
+    def pair(self, purpose: bytes, sender: int, receiver: int) -> bytes:
+        """What stands for one direction between two members."""
+        return self._names + purpose + struct.pack("<II", sender, receiver)
+
+    def pair_key(self, shared: bytes, one: int, other: int) -> bytes:
+        """The key of the mask that two members have in common."""
+        return _derive(shared, self.pair(b"pair", min(one, other), max(one, other)))
+
+    def self_key(self, seed: bytes, member: int) -> bytes:
+        """The key of the mask that a member has alone."""
+        return _derive(seed, self.pair(b"self", member, member))
+
+
+class MaskSum:
+    """A sum of 64-bit words modulo 2⁶⁴, to which masks are added and from which they are taken."""
+
+    def __init__(self, coordinates: int) -> None:
+        self.total: NDArray[np.uint64] = np.zeros(coordinates, dtype=np.uint64)
+        self._zeros = bytes(8 * coordinates)
+        self._stream = bytearray(8 * coordinates + 15)
+
+    def add_words(self, words: NDArray[np.uint64]) -> None:
+        """Add a vector."""
+        self.total += words
+
+    def add_mask(self, key: bytes, sign: Literal[1, -1]) -> None:
+        """Add the mask of this key, or take it away."""
+        cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        cipher.update_into(self._zeros, self._stream)
+        words = np.frombuffer(self._stream, dtype="<u8", count=len(self.total))
+        if sign > 0:
+            self.total += words
+        else:
+            self.total -= words
+
+
+def agree(own: X25519PrivateKey, public: bytes) -> bytes:
+    """The secret of two members; a ``ValueError`` for a point of small order."""
+    return own.exchange(X25519PublicKey.from_public_bytes(public))
+
+
+def public_of(secret: bytes) -> bytes:
+    """The X25519 public key of 32 secret bytes."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def commitment_of(seed: bytes) -> bytes:
+    """What is published of a seed of 256 random bits, to recognise it later."""
+    return hashlib.sha256(_PROTOCOL + b"seed" + seed).digest()
+
+
+def seal(shared: bytes, name: bytes, plain: bytes) -> bytes:
+    """Encrypt for whoever has the same secret, under this name."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(_derive(shared, name)).encrypt(nonce, plain, name)
+
+
+def unseal(shared: bytes, name: bytes, sealed: bytes) -> bytes | None:
+    """What was sealed under this name, or None."""
+    try:
+        nonce, content = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        return AESGCM(_derive(shared, name)).decrypt(nonce, content, name)
+    except InvalidTag:
+        return None
+
+
+def sign(key: Ed25519PrivateKey, terms: bytes, body: bytes) -> bytes:
+    """An identity's signature of a message under these terms."""
+    return key.sign(_signed(terms, body))
+
+
+def verifies(public: bytes, signature: bytes, terms: bytes, body: bytes) -> bool:
+    """Whether this identity signed these bytes under these terms."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed(terms, body))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _signed(terms: bytes, body: bytes) -> bytes:
+    # Ed25519 reads its message twice; a vector of 400 kB is hashed once before.
+    return _PROTOCOL + terms + hashlib.sha256(body).digest()
+
+
+def _derive(secret: bytes, info: bytes) -> bytes:
+    return HKDF(hashes.SHA256(), 32, None, info).derive(secret)
