@@ -10,6 +10,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from cslr.config import Config, HeadConfig, ReplayConfig
@@ -28,6 +29,10 @@ from cslr.protocol.targets import Family, FamilyName
 from cslr.seeding import Seeds
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch reads it when it is first imported
+
+# A busy machine makes any example slow: how long one takes says nothing about the code.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 TASKS = ((0, 1), (2, 3))
 SUB_TOPICS = 2
