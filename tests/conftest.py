@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -285,10 +286,13 @@ def make_context(make_context_with, drawer):
     return partial(make_context_with, drawer)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Embeddings that the program keeps, shared by the tests of a file."""
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory) -> Path:
+    """Embeddings of all tests and workers: found by content, written without a lock."""
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    (shared / "embeddings").mkdir(exist_ok=True)
+    return shared / "embeddings"
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ import pytest
 
 from cslr.config import Config
 from cslr.errors import BudgetExceeded
+from cslr.methods.fedcil import schedules as fedcil
+from cslr.methods.fedta import learning as fedta
 from cslr.methods.method import Fitted, MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Schedule, calibrate
@@ -51,6 +53,18 @@ def epsilon_for(name: str) -> float:
 
 def every_stage(name: str, context: MethodContext) -> list[Fitted]:
     return [stage() for stage in METHODS[name].stages(context)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def briefly():
+    """Networks that take minutes are trained for a few steps: no promise here is about quality."""
+    with pytest.MonkeyPatch.context() as patch:
+        short = replace(
+            fedcil.RECIPES["short"], iterations=6, consolidation=6, imitation=30, prior_rows=400
+        )
+        patch.setitem(fedcil.RECIPES, "short", short)
+        patch.setitem(fedta.RECIPES, "short", replace(fedta.RECIPES["short"], rounds=1, epochs=2))
+        yield
 
 
 @pytest.fixture(scope="module")
