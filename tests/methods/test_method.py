@@ -221,7 +221,7 @@ def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, n
     context = prepared(name)
     plan = context.plan
     none = calibrate(Budget(math.inf), plan.releases, plan.q, plan.cap, plan.schedule, plan.head_q)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget"):
         every_stage(name, replace(context, plan=none))
     assert context.keep.kept == {}
     assert context.ledger.epsilon("replay", "roster") == 0.0
@@ -232,7 +232,7 @@ def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, n
 @pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].reads == "openly"])
 def test_no_finite_budget_admits_what_reads_openly(prepared, name):
     context = prepared(name, epsilon=100.0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget of 100"):
         every_stage(name, context)
     assert context.ledger.charges == ()
 
