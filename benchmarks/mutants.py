@@ -107,12 +107,17 @@ class Outcome:
     seconds: float
     """CPU time."""
 
+    @property
+    def noticed(self) -> bool:
+        return self.code not in (0, NO_TESTS)
+
 
 def run_tests(tests: list[str], limit: float) -> Outcome:
     """Run test files in this process's own copy of the tree, in a process of their own."""
+    tree = _tree()
     child = os.fork()
     if child == 0:
-        _become_pytest(_tree(), tests, limit)
+        _become_pytest(tree, tests, limit)
     _, status, used = os.wait4(child, 0)
     return Outcome(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime)
 
@@ -143,9 +148,9 @@ def usual(test: str) -> tuple[str, Outcome]:
     return test, run_tests([test], float(DEADLOCK))
 
 
-def attempt(mutant: Mutant, limit: float) -> tuple[Mutant, Outcome]:
-    """What the tests of a module do with a fault in it."""
-    tree = _tree()
+def attempt(job: tuple[Mutant, float]) -> tuple[Mutant, Outcome]:
+    """What the tests of a module do with a fault in it, within so many CPU seconds."""
+    (mutant, limit), tree = job, _tree()
     path = tree / PACKAGE / mutant.module
     original = path.read_bytes()
     try:
@@ -175,20 +180,14 @@ def _tree() -> Path:
 
 
 def report(trials: list[tuple[Mutant, Outcome]]) -> float:
-    """Print the share that was killed in each room, and every survivor; give the lowest share."""
-    lowest = 1.0
+    """Print the share that was killed in each room; give the lowest one."""
+    shares = []
     for room in dict.fromkeys(mutant.room for mutant, _ in trials):
-        codes = [outcome.code for mutant, outcome in trials if mutant.room == room]
-        killed = sum(code != 0 for code in codes)
-        late = sum(code < 0 for code in codes)
-        lowest = min(lowest, killed / len(codes))
-        print(
-            f"{room}: {killed} of {len(codes)} killed ({killed / len(codes):.0%}), {late} by time"
-        )
-    survivors = [mutant for mutant, outcome in trials if outcome.code == 0]
-    for mutant in survivors:
-        print(f"  survived: {mutant}")
-    return lowest
+        mine = [outcome for mutant, outcome in trials if mutant.room == room]
+        killed, late = sum(each.noticed for each in mine), sum(each.code < 0 for each in mine)
+        shares.append(killed / len(mine))
+        print(f"{room}: {killed} of {len(mine)} killed ({shares[-1]:.0%}), {late} of them by time")
+    return min(shares, default=1.0)
 
 
 def main() -> int:
@@ -210,13 +209,17 @@ def main() -> int:
         os.environ["CSLR_MUTANTS"] = work
         with multiprocessing.get_context("fork").Pool(2) as pool:
             base = dict(pool.map(usual, files, chunksize=1))
-            broken = [test for test, outcome in base.items() if outcome.code not in (0, NO_TESTS)]
+            broken = [test for test, outcome in base.items() if outcome.noticed]
             if broken:
                 print("these tests fail without any fault: " + ", ".join(broken))
                 return 2
             spent = {m: sum(base[test].seconds for test in found) for m, found in tests.items()}
             jobs = [(mutant, GRACE + PATIENCE * spent[mutant.module]) for mutant in mutants]
-            trials = pool.starmap(attempt, jobs, chunksize=1)
+            trials = []
+            for mutant, outcome in pool.imap(attempt, jobs):
+                trials.append((mutant, outcome))
+                if not outcome.noticed:
+                    print(f"survived: {mutant}", flush=True)
     lowest = report(trials)
     print(f"{time.monotonic() - started:.0f} seconds")
     return int(lowest < asked.share)

@@ -31,6 +31,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+SYMMETRIC = {"min", "max", "minimum", "maximum", "allclose", "array_equal"}
 # Keywords that change how something fails or looks, never what is computed.
 COSMETIC = {"strict", "eq", "repr", "frozen", "slots", "copy", "stacklevel", "check", "kw_only"}
 
@@ -80,7 +81,7 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
             twin.value = not value
         case ast.Constant(value=int(value) | float(value)):
             twin.value = value + 1
-        case ast.Call(args=[first, second, *_]) if not _starred(first, second):
+        case ast.Call(func, [first, second, *_]) if not _any_order(func, first, second):
             twin.args[:2] = second, first
         case _:
             return
@@ -88,8 +89,10 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
         yield twin
 
 
-def _starred(*nodes: ast.expr) -> bool:
-    return any(isinstance(node, ast.Starred) for node in nodes)
+def _any_order(function: ast.expr, *arguments: ast.expr) -> bool:
+    """Whether these arguments cannot be swapped, or nothing would come of it."""
+    name = ast.unparse(function).split(".")[-1]
+    return name in SYMMETRIC or any(isinstance(each, ast.Starred) for each in arguments)
 
 
 def computed(node: ast.AST) -> Iterator[ast.AST]:
