@@ -288,11 +288,15 @@ def make_context(make_context_with, drawer):
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory) -> Path:
-    """Embeddings of all tests and workers: found by content, written without a lock."""
+    """Embeddings of all tests and workers: found by content, written without a lock.
+
+    ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
+    """
     root = tmp_path_factory.getbasetemp()
     shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
-    (shared / "embeddings").mkdir(exist_ok=True)
-    return shared / "embeddings"
+    place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
+    place.mkdir(exist_ok=True)
+    return place
 
 
 @pytest.fixture
