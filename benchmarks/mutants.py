@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -85,8 +86,10 @@ def tests_of(root: Path, module: str) -> list[str]:
 
 
 def preload() -> None:
-    """Import what takes seconds once, for all processes that are forked from this one."""
-    import hypothesis  # noqa: F401
+    """Import what takes seconds once, for all processes that are forked from this one.
+
+    No plugin of pytest is among it: pytest warns of those it cannot rewrite.
+    """
     import matplotlib  # noqa: F401
     import pydantic  # noqa: F401
     import pytest  # noqa: F401
@@ -139,13 +142,20 @@ def _become_pytest(tree: Path, tests: list[str], limit: float) -> None:
 
         options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not trust"]
         code = int(pytest.main([*options, "--hypothesis-seed=0", *tests]))
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
 def usual(test: str) -> tuple[str, Outcome]:
-    """What a test file does without any fault."""
-    return test, run_tests([test], float(DEADLOCK))
+    """What a test file does without any fault; what it says is shown when it fails."""
+    outcome = run_tests([test], float(DEADLOCK))
+    if outcome.noticed:
+        print((_tree() / "output.txt").read_text(encoding="utf-8"), flush=True)
+    return test, outcome
 
 
 def attempt(job: tuple[Mutant, float]) -> tuple[Mutant, Outcome]:
