@@ -4,9 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 TRUST  := $(VENV)/ready-trust
+FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/test_seeding.py
+SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format results limits reproduce reproduce-quick tables trust clean
+.PHONY: help install demo test test-fast test-all mutants lint format results limits reproduce reproduce-quick tables trust clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,11 +25,17 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## learn four clinics in sequence, privately, and show it
 	@$(BIN)/cslr run
 
-test: $(READY) lint ## everything that runs with every change
+test: $(READY) lint ## everything that runs with every change; at most 5 minutes on two cores
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not trust"
+
+test-fast: $(READY) ## the rooms without files, processes and encoders; at most a minute
+	@$(BIN)/ruff check . && $(BIN)/python -m pytest -n 2 -m "not slow and not trust and not whole" $(FAST)
 
 test-all: $(READY) lint ## the slow tests too
 	@$(BIN)/python -m pytest -n 2 -m "not trust"
+
+mutants: $(READY) ## the share of random small faults that the tests notice; SEED=n, ten minutes
+	@$(BIN)/python benchmarks/mutants.py --seed $(SEED)
 
 $(TRUST): $(READY)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[trust]"

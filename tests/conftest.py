@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from cslr.config import Config, HeadConfig, ReplayConfig
@@ -28,6 +30,10 @@ from cslr.protocol.targets import Family, FamilyName
 from cslr.seeding import Seeds
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch reads it when it is first imported
+
+# A busy machine makes any example slow: how long one takes says nothing about the code.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 TASKS = ((0, 1), (2, 3))
 SUB_TOPICS = 2
@@ -280,10 +286,17 @@ def make_context(make_context_with, drawer):
     return partial(make_context_with, drawer)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Embeddings that the program keeps, shared by the tests of a file."""
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory) -> Path:
+    """Embeddings of all tests and workers: found by content, written without a lock.
+
+    ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
+    """
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
+    place.mkdir(exist_ok=True)
+    return place
 
 
 @pytest.fixture

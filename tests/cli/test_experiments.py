@@ -209,6 +209,7 @@ def alive(group: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(cslr, cache):
     cslr("reproduce", "--methods", "zero-shot", "--seeds", "13")  # texts are embedded from here on
     command = [sys.executable, "-m", "cslr.cli", "reproduce", "experiments/long.toml"]

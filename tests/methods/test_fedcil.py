@@ -114,7 +114,8 @@ def test_the_schedule_pays_for_the_rounds_of_the_recipe(make_context):
     assert sum(1 for _ in stages(context)) == len(context.tasks) + 1
 
 
-def test_rounds_and_clip_can_be_asked_for(make_context):
+def test_rounds_and_clip_can_be_asked_for(make_context, monkeypatch):
+    monkeypatch.setitem(RECIPES, "short", RECIPE)
     context = make_context(8.0, method="fedcil", head={"rounds": 2, "clip": 0.5})
     assert context.plan.schedule.head == 2
     *_, last = stages(context)

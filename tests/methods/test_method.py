@@ -15,6 +15,8 @@ import pytest
 
 from cslr.config import Config
 from cslr.errors import BudgetExceeded, PrivacyError
+from cslr.methods.fedcil import schedules as fedcil
+from cslr.methods.fedta import learning as fedta
 from cslr.methods.method import Fitted, MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Schedule, calibrate
@@ -51,6 +53,18 @@ def epsilon_for(name: str) -> float:
 
 def every_stage(name: str, context: MethodContext) -> list[Fitted]:
     return [stage() for stage in METHODS[name].stages(context)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def briefly():
+    """Networks that take minutes are trained for a few steps: no promise here is about quality."""
+    with pytest.MonkeyPatch.context() as patch:
+        short = replace(
+            fedcil.RECIPES["short"], iterations=6, consolidation=6, imitation=30, prior_rows=400
+        )
+        patch.setitem(fedcil.RECIPES, "short", short)
+        patch.setitem(fedta.RECIPES, "short", replace(fedta.RECIPES["short"], rounds=1, epochs=2))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +221,7 @@ def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, n
     context = prepared(name)
     plan = context.plan
     none = calibrate(Budget(math.inf), plan.releases, plan.q, plan.cap, plan.schedule, plan.head_q)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget"):
         every_stage(name, replace(context, plan=none))
     assert context.keep.kept == {}
     assert context.ledger.epsilon("replay", "roster") == 0.0
@@ -218,7 +232,7 @@ def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, n
 @pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].reads == "openly"])
 def test_no_finite_budget_admits_what_reads_openly(prepared, name):
     context = prepared(name, epsilon=100.0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget of 100"):
         every_stage(name, context)
     assert context.ledger.charges == ()
 

@@ -151,7 +151,7 @@ def test_any_moments_give_a_proper_density(mean, second):
 
 
 def test_gaussians_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'mean'"):
         stacked((), 1, 1, full=False).mean = np.zeros((1, 1))
 
 

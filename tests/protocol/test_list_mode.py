@@ -14,7 +14,7 @@ from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.list_mode import list_ask, list_of, list_statistics, server_ids
-from cslr.protocol.round import Session, replay_of
+from cslr.protocol.round import Session, replay_of, statistics_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.contribution import Statistics
 
@@ -285,3 +285,24 @@ def test_kept_lists_that_were_changed_are_refused(agreement, cohort, make_ledger
     drawer.kept["task 0 list"] = drawer.kept["task 0 list"] + 1e-9
     with pytest.raises(LedgerCorrupted, match="not the one that was released"):
         Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)
+
+
+# -- clients without a list ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_client_that_sent_no_list_counts_nowhere_and_changes_nothing_for_others(world, pooled):
+    """It came after the lists were noised, so no mode was named for what it has."""
+    agreement = world.agreement(
+        release="list", pooled=pooled, sub_modes=2, list_size=2, list_bound=BOUND, bound=4.0
+    )
+    request, examples = agreement.request(0, (0, 1)), world.examples(0)
+    ids = server_ids(list_statistics(examples, request), request)
+    everyone = dict(enumerate(ids))
+    without = {client: name for client, name in everyone.items() if client != 3}
+    whole = statistics_of(examples, replace(request, names=everyone))
+    found = statistics_of(examples, replace(request, names=without))
+    assert np.all(whole.weight[3].sum() > 0.1)
+    for block, before in zip(vars(found).values(), vars(whole).values(), strict=True):
+        np.testing.assert_array_equal(block[3], 0.0)
+        np.testing.assert_array_equal(np.delete(block, 3, axis=0), np.delete(before, 3, axis=0))

@@ -249,3 +249,53 @@ def test_modes_stand_in_label_order_and_are_found_by_label(world):
 def test_modes_come_in_the_order_in_which_the_labels_are_asked_for(world):
     modes = world.modes(world.space(), sub_modes=2)
     np.testing.assert_array_equal(modes.of_groups(((3,), (1,))), [6, 7, 2, 3])
+
+
+# -- texts about the topics of a label -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def topic_texts(world) -> np.ndarray:
+    """(4, 2, d) a text about each of the two topics of a label, the labels in their order."""
+    people = world.population
+    topics = 2 * people.labels + world.sub_topics
+    found = np.stack([people.z[topics == topic].mean(axis=0) for topic in range(8)])
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).reshape(4, 2, -1)
+
+
+def by_topics(world, texts, topics, **more):
+    rng = Seeds(13).at("prototypes")
+    return declare_modes(
+        world.space(), world.public, texts, 3, "labels", rng, topics=topics, **more
+    )
+
+
+def test_each_text_about_a_topic_makes_one_mode_of_its_label(world, topic_texts):
+    """Whatever number of sub-modes was asked for: the texts say how many things there are."""
+    modes = by_topics(world, world.texts, topic_texts)
+    assert modes.groups == ((0,), (1,), (2,), (3,))
+    np.testing.assert_array_equal(modes.group, [0, 0, 1, 1, 2, 2, 3, 3])
+    assert modes.from_texts
+    np.testing.assert_array_equal(modes.texts, topic_texts.reshape(8, -1))
+    true = world.space().into(topic_texts.reshape(8, -1))
+    apart = np.linalg.norm(modes.prototypes.mean[:, None] - true, axis=-1)
+    np.testing.assert_array_equal(apart.argmin(axis=1), np.arange(8))
+
+
+def test_modes_of_topics_are_those_of_as_many_labels(world, topic_texts):
+    space, each = world.space(), topic_texts.reshape(8, -1)
+    alone = declare_modes(space, world.public, each, 1, "labels", Seeds(13).at("prototypes"))
+    modes = by_topics(world, world.texts, topic_texts)
+    np.testing.assert_array_equal(modes.prototypes.mean, alone.prototypes.mean)
+    assert modes.candidates is None
+
+
+def test_a_mode_may_be_selected_from_the_candidates_of_all_topics_of_its_label(world, topic_texts):
+    space, each = world.space(), topic_texts.reshape(8, -1)
+    rng = Seeds(13).at("prototypes")
+    alone = declare_modes(space, world.public, each, 1, "labels", rng, candidates=5)
+    offered = by_topics(world, world.texts, topic_texts, candidates=5).candidates
+    assert offered.shape == (4, 10, 8)
+    for label in range(4):
+        both = np.concatenate(alone.candidates[2 * label : 2 * label + 2])
+        np.testing.assert_array_equal(offered[label], both)

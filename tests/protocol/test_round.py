@@ -472,7 +472,7 @@ def test_beyond_the_budget_nothing_is_released(world, make_ledger, drawer):
     plan, people = calibrate(Budget(8.0), releases=2), world.population
     ledger = make_ledger(1.0)
     cohort = people.cohort(0, everyone(people), plan.cap)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="releasing 'task 0' would bring"):
         Session(world.agreement(), plan, ledger, drawer).release(0, (0, 1), cohort)
     assert not drawer.kept
     assert ledger.charges == ()

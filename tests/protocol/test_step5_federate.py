@@ -191,6 +191,28 @@ def test_distilled_a_head_stays_with_what_it_answered_before(world, told, rememb
         assert cross_entropy(with_replay, z, soft) < 0.7 * cross_entropy(without, z, soft)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_distillation_is_training_on_the_teachers_answers_as_the_family_reads_them(
+    world, told, family
+):
+    """Intents one by one by sigmoids, labels and tags against each other by a softmax."""
+    outputs = world.family(family).outputs
+    z = world.population.z[:60].astype(np.float32)
+    teacher = replace(head_of(outputs, seed=1), bias2=np.linspace(-1, 1, outputs, dtype="float32"))
+    heard = 2 if family != "tagging" else 3  # O, B-1 and I-1
+    scores = teacher.scores(z)[:, :heard].astype(np.float64)
+    soft = np.zeros((60, outputs), dtype=np.float32)
+    if family == "intents":
+        soft[:, :heard] = 1 / (1 + np.exp(-scores))
+    else:
+        soft[:, :heard] = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    examples = world.told(family).examples(1)
+    learnt = local_updates(examples, told(family, replay=(z, soft)))
+    nothing = (z, np.zeros_like(soft))
+    distilled = told(family, replay=nothing, teacher=teacher, loss="distillation")
+    np.testing.assert_allclose(local_updates(examples, distilled), learnt, atol=1e-5)
+
+
 def test_contrasted_a_head_brings_samples_of_one_label_together(world, told, remembered):
     examples, z, y = world.examples(1), *remembered
     alone = trained(examples, told())

@@ -387,3 +387,15 @@ def test_most_words_are_publicly_expected_to_be_part_of_no_name(world, space):
     bias = untrained(replay_at(means_of(world, space), family=tags), space, tags).bias2
     expected = np.log(tags.shares[0] / tags.shares[1])
     np.testing.assert_allclose(bias[0] - bias[1:], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["classification", "intents", "tagging"])
+def test_only_tagging_is_rehearsed_with_the_sampler_of_words(world, space, name):
+    family = Family(name, 4)
+    replay = replay_at(means_of(world, space), family=family, tasks=[0, 0, 1, 1], trust=0.5)
+    samplers = {words: Sampler.of(replay, space, of_words=words) for words in (False, True)}
+    start = initial_head(WIDTH, family.outputs, HeadSettings(16), np.random.default_rng(0))
+    rules = {words: each.linear_start(start, family).weights1 for words, each in samplers.items()}
+    assert not np.allclose(rules[True], rules[False], rtol=0.05)
+    found = untrained(replay, space, family).weights1
+    np.testing.assert_array_equal(found, rules[name == "tagging"])

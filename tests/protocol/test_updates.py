@@ -176,7 +176,7 @@ def test_all_updates_of_a_plan_spend_its_budget(make_ledger, drawer):
     for task, number in np.ndindex(2, 2):
         released_update(some_updates(), NORM, UpdateId(task, number, 50), plan, ledger, drawer)
     assert ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, abs=1e-6)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget of 4"):
         released_update(some_updates(), NORM, UpdateId(1, 2, 50), plan, ledger, drawer)
 
 

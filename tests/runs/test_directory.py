@@ -274,7 +274,7 @@ def test_a_kept_release_whose_receipt_is_damaged_is_refused(run, federation, rou
         damaged = bytearray(whole)
         damaged[place] ^= 0x01
         file.write_bytes(damaged)
-        with pytest.raises((RunDirectoryError, LedgerCorrupted)):
+        with pytest.raises((RunDirectoryError, LedgerCorrupted), match=r"task-0|task 0"):
             rounds(1, ledger, run.seed(13, ledger))
     assert len(ledger.charges) == 1
 

@@ -1,6 +1,6 @@
 """Asking a finished run: the same answers the run was measured by, and a message where it cannot.
 
-All tests here share one embedding cache, so they run in one worker.
+All tests here share finished runs, so they run in one worker.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Finished = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Finished:
+def finished(tmp_path_factory, cache) -> Finished:
     """A finished run of an embedded stream, made once: ``finished(stream, method, **settings)``."""
     home = tmp_path_factory.mktemp("predict")
     runs: dict[str, Path] = {}
@@ -42,7 +42,7 @@ def finished(tmp_path_factory) -> Finished:
         if name not in runs:
             path = home / name
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("CSLR_CACHE_DIR", str(home / "cache"))
+                patch.setenv("CSLR_CACHE_DIR", str(cache))
                 embedded = load_embedded(config)
             run(config, embedded, RunDirectory(path, config), lambda what, done, total: None)
             runs[name] = path

@@ -85,7 +85,7 @@ def test_another_answer_of_the_same_client_is_refused_and_the_first_stays(place)
     first = sent(PEOPLE[0])
     inbox.accept(first)
     for other in (sent(PEOPLE[0], seed=9), sent(PEOPLE[0])):  # the same numbers, composed anew
-        with pytest.raises(AlreadySent):
+        with pytest.raises(AlreadySent, match="'alice' sent another message before"):
             inbox.accept(other)
     assert inbox.accept(first) == "repeated"
     np.testing.assert_array_equal(total(inbox), of(0))
@@ -135,9 +135,9 @@ def test_a_closed_round_stays_closed_and_has_the_same_sum_after_a_restart(place)
     for each in (inbox, Inbox(EXPECTED, KEYS, place)):
         assert each.closed
         assert each.accept(early) == "repeated"
-        with pytest.raises(RoundClosed):
+        with pytest.raises(RoundClosed, match="'bob' came after the round was closed"):
             each.accept(sent(PEOPLE[1]))
-        with pytest.raises(AlreadySent):
+        with pytest.raises(AlreadySent, match="'alice' sent another message before"):
             each.accept(sent(PEOPLE[0], seed=9))
         np.testing.assert_array_equal(total(each), of(0))
 
@@ -152,7 +152,7 @@ def test_a_spooled_message_that_was_changed_or_cut_anywhere_is_noticed(place):
         flipped[i] ^= 4
         for damaged in (bytes(flipped), whole[:i]):
             path.write_bytes(damaged)
-            with pytest.raises(SpoolCorrupted):
+            with pytest.raises(SpoolCorrupted, match="'alice'"):
                 Inbox(EXPECTED, KEYS, place)
     path.write_bytes(whole)
     np.testing.assert_array_equal(total(Inbox(EXPECTED, KEYS, place)), of(0))
@@ -195,7 +195,7 @@ def test_the_bound_itself_is_accepted_and_one_step_more_is_not():
     inbox = Inbox(EXPECTED, KEYS)
     at, over = np.zeros((2, 1, WIDTH), dtype=np.int64)
     at[0, 2], over[0, 2] = -GRID.steps, GRID.steps + 1
-    with pytest.raises(OverlongVector):
+    with pytest.raises(OverlongVector, match="longer than the"):
         inbox.accept(PEOPLE[0].answer(ASKED, over))
     assert inbox.accept(PEOPLE[0].answer(ASKED, at)) == "accepted"
 
@@ -214,7 +214,7 @@ def test_a_noised_list_may_be_longer_than_the_bound_but_no_longer_than_noise_exp
     assert expected.farthest < GRID.steps * (1 + 24.001)
     for sign in (1, -1):
         far = np.full((1, WIDTH), sign * expected.farthest)
-        with pytest.raises(OverlongVector):
+        with pytest.raises(OverlongVector, match="a coordinate of the list lies beyond"):
             inbox.accept(PEOPLE[1].answer(asked, far + sign))
         assert inbox.accept(PEOPLE[2 if sign > 0 else 3].answer(asked, far)) == "accepted"
     lists = inbox.close_lists()
@@ -254,11 +254,11 @@ def test_clients_join_once_with_their_own_key(place):
 def test_an_id_is_not_given_to_a_second_key(place):
     register = Register("clinics", "run 1", ROSTER, place)
     register.accept(PEOPLE[0].join("clinics", "run 1"))
-    with pytest.raises(StolenIdentity):
+    with pytest.raises(StolenIdentity, match="'alice' is registered with another key"):
         register.accept(Identity.new("alice").join("clinics", "run 1"))
-    with pytest.raises(AlreadySent):
+    with pytest.raises(AlreadySent, match="'alice' sent another message before"):
         register.accept(PEOPLE[0].join("clinics", "run 1"))
-    with pytest.raises(UnknownClient):
+    with pytest.raises(UnknownClient, match="'mallory' is not on the roster"):
         register.accept(Identity.new("mallory").join("clinics", "run 1"))
     assert dict(register.keys) == {"alice": PEOPLE[0].public}
 
@@ -277,7 +277,7 @@ def test_nobody_joins_after_the_first_round_began(place):
     register.accept(PEOPLE[0].join("clinics", "run 1"))
     register.close()
     for each in (register, Register("clinics", "run 1", ROSTER, place)):
-        with pytest.raises(RoundClosed):
+        with pytest.raises(RoundClosed, match="'bob' came after the round was closed"):
             each.accept(PEOPLE[1].join("clinics", "run 1"))
 
 
@@ -288,7 +288,7 @@ def test_a_damaged_registration_is_noticed(place):
     whole = path.read_bytes()
     for i in range(0, len(whole), 7):
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
-        with pytest.raises(SpoolCorrupted):
+        with pytest.raises(SpoolCorrupted, match="spooled message of 'alice'"):
             Register("clinics", "run 1", ROSTER, place)
 
 

@@ -46,7 +46,7 @@ def test_settings_are_found_by_dotted_name():
     config = Config(seeds=(17,))
     assert setting_of(config, "privacy.epsilon") == 8.0
     assert setting_of(config, "seed") == 17
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="sigma"):
         setting_of(config, "privacy.sigma")
 
 

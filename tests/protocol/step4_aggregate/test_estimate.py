@@ -14,9 +14,11 @@ from cslr.protocol.step4_aggregate.estimate import (
     VARIANCE_FLOOR,
     Noise,
     TaskRelease,
+    _effects,
     estimate_replay,
     expected_means,
 )
+from cslr.protocol.step4_aggregate.mixed_model import USUAL
 from cslr.protocol.targets import Family
 
 CLIENTS = 50.0
@@ -353,6 +355,41 @@ def test_what_a_label_means_in_one_task_is_expected_of_it_in_the_next(space, by_
     moved = expected - by_texts.prototypes.mean[:2]
     np.testing.assert_allclose(moved, [praise, -praise], atol=0.5 * np.abs(praise).max())
     assert np.sum((moved[0] - moved[1]) * praise) > 1.2 * praise @ praise  # of 2
+
+
+SPECTRUM = np.array([1.0, 0.5, 0.25])
+FLATTER = np.sqrt(SPECTRUM) * SPECTRUM.sum() / np.sqrt(SPECTRUM).sum()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "labels", "expected"),
+    [
+        ([0, 0, 1, 1], [0, 1, 2, 3], {"all": [0, 0, 0, 0], "own": [0, 1, 2, 3]}),
+        (
+            [0, 0, 0, 0],
+            [0, 0, 1, 1],
+            {"all": [0, 0, 0, 0], "own": [0, 0, 1, 1], "sub": [0, 1, 2, 3]},
+        ),
+        (
+            [0, 0, 1, 1],
+            [0, 1, 0, 1],
+            {
+                "all": [0, 0, 0, 0],
+                "own": [0, 1, 2, 3],
+                "label": [0, 1, 0, 1],
+                "task": [0, 0, 1, 1],
+            },
+        ),
+    ],
+)
+def test_means_share_what_can_be_told_apart_each_at_its_usual_scale(tasks, labels, expected):
+    effects = _effects(np.array(tasks), np.array(labels), SPECTRUM)
+    assert len(effects) == len(expected)
+    for effect, (name, group) in zip(effects, expected.items(), strict=True):
+        np.testing.assert_array_equal(effect.group, group)
+        assert effect.usual == USUAL[name]
+        spectrum = FLATTER if name == "label" else SPECTRUM
+        np.testing.assert_allclose(effect.spectrum, spectrum)
 
 
 # -- where the modes of a coming task are expected -------------------------------------------------

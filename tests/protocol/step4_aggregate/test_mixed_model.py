@@ -14,6 +14,7 @@ from cslr.protocol.step4_aggregate.mixed_model import (
     SCALE_DECADES,
     Effect,
     _Model,
+    model_facts,
     posterior_means,
 )
 
@@ -214,3 +215,27 @@ def test_a_mode_learns_from_those_of_its_group_and_not_from_others():
     found = posterior_means(observed, variance, prior, [by_label, own])
     np.testing.assert_allclose(found[-1], -apart, atol=0.1)
     np.testing.assert_allclose(posterior_means(observed, variance, prior, [own])[-1], 0.0)
+
+
+def test_the_constants_of_the_plan_are_those_the_model_is_fitted_with():
+    """A release can only be read again with the scales it was made with."""
+    assert model_facts() == {
+        "all": 0.3,
+        "task": 0.3,
+        "label": 0.1,
+        "own": 0.3,
+        "sub": 0.3,
+        "decades": 0.35,
+        "contrast": 0.3,
+    }
+    assert (SCALE_DECADES, CONTRAST_UNSURE) == (0.35, 0.3)
+
+
+@pytest.mark.parametrize(("size", "factor"), [(1e3, 100.0), (1e-9, 0.01)])
+def test_no_scale_leaves_its_usual_size_by_more_than_a_factor_of_a_hundred(size, factor):
+    """However large or small the means are: the bound is reached and never passed."""
+    rng = np.random.default_rng(0)
+    observed = size * rng.standard_normal((40, 400))
+    own = Effect(np.arange(40), np.ones(400), 0.2)
+    model = model_of(observed, np.full(40, 1e-8), np.zeros((40, 400)), [own])
+    np.testing.assert_allclose(np.exp(model.likeliest()), 0.2 * factor, rtol=1e-6)

@@ -1,10 +1,9 @@
-"""Small cells of the embedded stream, one embedding cache for all of them, and their places."""
+"""Small cells of the embedded stream, and their places."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +23,10 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="session")
-def embedded(tmp_path_factory) -> Path:
-    """A directory that vectors are kept in between tests."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
-def cached(embedded, monkeypatch):
+def cached(cache, monkeypatch):
     """Children inherit it."""
-    monkeypatch.setenv("CSLR_CACHE_DIR", str(embedded))
+    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
 
 
 @pytest.fixture

@@ -79,6 +79,7 @@ def test_a_worker_keeps_to_what_it_has_read(waiting, held, elsewhere, stream):
 # -- workers ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_worker_has_one_thread_and_nothing_loaded_before_that_is_settled():
     with _executor() as executor:
         ask = executor.submit
@@ -91,6 +92,7 @@ def test_a_worker_has_one_thread_and_nothing_loaded_before_that_is_settled():
     assert {pool["num_threads"] for pool in pools} == {1}
 
 
+@pytest.mark.slow
 def test_cells_are_finished_once_with_the_traces_one_process_makes(
     small, places, lines_of, timeless
 ):
@@ -112,6 +114,7 @@ def test_cells_are_finished_once_with_the_traces_one_process_makes(
 # -- failures --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_failing_cell_is_kept_apart_and_the_others_finish(small, places):
     bad, good = small(more={"stream.clients": 400}), small()
     done = {each.cell.name: each for each in run_cells([bad, good], places, workers=1)}
@@ -176,6 +179,7 @@ def killer(places):
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_cell_whose_worker_is_killed_goes_on_in_a_new_one(
     small, places, lines_of, timeless, killer
 ):
@@ -211,6 +215,7 @@ def test_a_cell_that_kills_its_worker_twice_has_failed_and_the_others_finish(sma
     assert again.trouble is None
 
 
+@pytest.mark.slow
 def test_who_stops_listening_stops_the_workers_and_loses_nothing_finished(small, places):
     short, long = small(17), small(more=LONG)
     others = set(multiprocessing.active_children())
@@ -223,6 +228,7 @@ def test_who_stops_listening_stops_the_workers_and_loses_nothing_finished(small,
     assert not places.failures.exists()
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_parent_that_is_killed():
     program = (
         "import time\n"
