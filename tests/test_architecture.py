@@ -76,6 +76,7 @@ def is_forbidden(name: str) -> bool:
         "cslr.protocol.round",
         "cslr.federation.simulation",
         "cslr.runs.learn",
+        "cslr.api",
         "cslr.cli.main",
     ],
 )
