@@ -10,11 +10,11 @@ import pytest
 import cslr
 
 NAMES = np.array(["ant", "bee", "cat", "dog"])
-SMALL = {"replay.dimension": 8, "replay.anchors": 24, "head.hidden": 16, "head.passes": 2}
+SMALL = {"replay.dimension": 16, "replay.anchors": 24, "head.hidden": 16, "head.passes": 2}
 
 
 def near(centres: np.ndarray, kinds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return centres[kinds] + 0.1 * rng.standard_normal((len(kinds), centres.shape[1]))
+    return centres[kinds] + 0.07 * rng.standard_normal((len(kinds), centres.shape[1]))
 
 
 def make_arguments(family: str = "classification") -> dict[str, Any]:
