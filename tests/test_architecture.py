@@ -74,6 +74,7 @@ LIGHT = (
     "cslr.protocol.round",
     "cslr.federation.simulation",
     "cslr.runs.learn",
+    "cslr.api",
     "cslr.cli.main",
 )
 

@@ -41,7 +41,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", CONTRIBUTING, *(ROOT / "docs").glob("*.md")]
 PAGES = [*sorted(PAGES), *sorted((ROOT / "examples").rglob("*.md"))]
-SAID_BY_EXAMPLES = {"anchorless.py": "public anchors", "private_round.py": "ε = 4.000"}
+SAID_BY_EXAMPLES = {
+    "anchorless.py": "public anchors",
+    "arrays.py": "ε = 4.000 at δ = 1e-05, privacy enforced",
+    "private_round.py": "ε = 4.000",
+}
 EMBEDDED = ("clinic", "desk", "ward")
 MADE_OF = {
     "ag-news-pairs": "ag-news",
@@ -66,6 +70,21 @@ def test_python_in_the_readme_runs(capsys):
     sigma, epsilon = map(float, capsys.readouterr().out.split())
     assert sigma == pytest.approx(2.16, abs=0.01)
     assert epsilon == pytest.approx(4.0, rel=1e-6)
+
+
+def test_python_in_the_page_about_python_runs(cache, tmp_path, monkeypatch, capsys):
+    """All blocks, one after the other, as a reader would try them."""
+    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "docs/python.md", "exec", dont_inherit=True), names)
+    shown = capsys.readouterr().out.splitlines()
+    assert "epsilon=4, delta=1e-05, adversary=roster, privacy=enforced" in shown[0]
+    assert shown[1:3] == ["BudgetExceeded", "['joints']"]
+    assert shown[3].split()[-1].startswith("1.0") or float(shown[3].split()[-1]) <= 1.0
+    assert names["study"].privacy == "simulated"
 
 
 def _contributed(name: str) -> Any:

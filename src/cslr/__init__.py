@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from cslr.api import Model, learn, load
     from cslr.config import Config, load_config
     from cslr.errors import CslrError
     from cslr.federation.simulation import Population, SimulatedCohort
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: Final[dict[str, tuple[str, ...]]] = {
+    "cslr.api": ("Model", "learn", "load"),
     "cslr.config": ("Config", "load_config"),
     "cslr.federation.simulation": ("Population", "SimulatedCohort"),
     "cslr.errors": ("CslrError",),
@@ -74,6 +76,7 @@ __all__ = [
     "Head",
     "HeadSettings",
     "Ledger",
+    "Model",
     "Modes",
     "Plan",
     "Population",
@@ -93,6 +96,8 @@ __all__ = [
     "declare_modes",
     "epsilon_of",
     "forecast",
+    "learn",
+    "load",
     "load_config",
     "plain_sum",
     "rehearse",

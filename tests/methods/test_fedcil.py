@@ -115,7 +115,7 @@ def test_the_schedule_pays_for_the_rounds_of_the_recipe(make_context):
 
 
 def test_rounds_and_clip_can_be_asked_for(make_context, monkeypatch):
-    monkeypatch.setitem(RECIPES, "short", RECIPE)
+    monkeypatch.setattr(schedules, "RECIPE", RECIPE)
     context = make_context(8.0, method="fedcil", head={"rounds": 2, "clip": 0.5})
     assert context.plan.schedule.head == 2
     *_, last = stages(context)

@@ -172,7 +172,7 @@ class Predictor:
             yield from answer(some, allowed)
 
     def _labelled(self, texts: list[str], allowed: BoolArray) -> Iterator[Answer]:
-        scores = self._scores(embed(texts, self._encoder, None))
+        scores = self.scores(self.embedded(texts))
         scores = np.where(allowed, scores, -np.inf)
         several = self.model.family == "intents"
         probability = expit(scores) if several else softmax(scores, axis=1)
@@ -186,7 +186,7 @@ class Predictor:
         sentences = [spaced(text) for text in texts]
         vectors = embed_words(sentences, self._token_encoder, None)
         of_output = Family("tagging", len(self.model.labels)).label_of_output()
-        scores = np.where(allowed[of_output], self._scores(vectors.z), -np.inf)
+        scores = np.where(allowed[of_output], self.scores(vectors.z), -np.inf)
         tags = decode(scores, vectors.starts)
         for number, text in enumerate(texts):
             own = tags[vectors.starts[number] : vectors.starts[number + 1]]
@@ -194,7 +194,17 @@ class Predictor:
             entities = tuple(_entities(own, words, self.model.labels))
             yield Answer("tagging", text, words=words, entities=entities)
 
-    def _scores(self, z: FloatArray) -> FloatArray:
+    def embedded(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) of n texts, by the encoder that the head was learnt with."""
+        return embed(texts, self._encoder, None)
+
+    @property
+    def width(self) -> int:
+        """d of the embeddings that ``scores`` takes."""
+        return len(self.head.weights1 if self.into is None else self.into.matrix)
+
+    def scores(self, z: FloatArray) -> FloatArray:
+        """(n, outputs) of embeddings (n, d)."""
         return self.head.scores(z if self.into is None else self.into(z))
 
     @cached_property

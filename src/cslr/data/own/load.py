@@ -27,7 +27,7 @@ from cslr.data.stream import Rows, Stream
 from cslr.errors import DataError
 from cslr.text.spacing import spaced
 
-__all__ = ["MOST", "Gathered", "OwnData", "gather", "load_own"]
+__all__ = ["MOST", "Gathered", "OwnData", "client_address", "gather", "load_own"]
 
 _CLIENT_PREFIX: Final = b"cslr/own/client/1"
 
@@ -83,7 +83,7 @@ def load_own(
         clients=declaration.clients,
         family=declaration.family,
         partition="given",
-        client_ids=np.array([_id(name) for name in names], dtype=np.int64),
+        client_ids=np.array([client_address(name) for name in names], dtype=np.int64),
     )
     return OwnData(stream, names, dict(sorted(gathered.totals.items())))
 
@@ -100,7 +100,7 @@ def _rows(rows: list[OwnRow], gathered: Gathered) -> Rows:
     )
 
 
-def _id(name: str) -> int:
+def client_address(name: str) -> int:
     """A client's address, from its name alone."""
     return int.from_bytes(
         hashlib.sha256(_CLIENT_PREFIX + b"\0" + name.encode()).digest()[:6], "big"

@@ -1,0 +1,109 @@
+"""Checked arguments: texts or embeddings, names, and the labels of rows.
+
+A message names the argument and the row, counted from 0. It may quote a name, never a row's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cslr.arrays import FloatArray
+from cslr.errors import DataError
+from cslr.text.embed import unit_rows
+
+__all__ = ["TextsOrVectors", "names_of", "outcomes_of", "texts_or_vectors"]
+
+TextsOrVectors: TypeAlias = Sequence[str] | ArrayLike
+"""n texts, or embeddings (n, d)."""
+_SHOWN: Final = 60
+
+
+def texts_or_vectors(values: Any, argument: str) -> tuple[str, ...] | FloatArray:
+    """Texts as they are, or embeddings (n, d) float32, each scaled to unit norm.
+
+    An encoder's vectors have unit norm; scaling a row uses that row alone.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{argument} is one string; give a list of texts")
+    if not hasattr(values, "__len__"):
+        values = list(values)
+    if len(values) and all(isinstance(value, str) for value in values):
+        return tuple(str(value) for value in values)
+    try:
+        z = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{argument} must be a list of texts or an array (n, d) of embeddings; it is neither"
+        ) from None
+    if z.ndim != 2 or not z.shape[1]:
+        raise DataError(f"{argument} must be an array (n, d) of embeddings, not of shape {z.shape}")
+    norms = np.linalg.norm(z, axis=1)
+    bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+    if len(bad):
+        raise DataError(
+            f"{argument}, row {bad[0]}: the embedding is not finite or all zero; remove the row or "
+            f"embed it again"
+        )
+    return unit_rows(z, np.arange(len(z) + 1), argument)
+
+
+def names_of(values: Any, argument: str, count: int) -> list[str]:
+    """One name a row; numbers are taken as names."""
+    names = _one_a_row(values, argument, count)
+    for row, name in enumerate(names):
+        if name is None or name != name or str(name).strip() == "":
+            raise DataError(f"{argument}, row {row}: the name is missing; give every row one")
+    return [str(name) for name in names]
+
+
+def outcomes_of(
+    values: Any, family: str, known: Sequence[str], count: int
+) -> tuple[tuple[int, ...], ...]:
+    """The labels of each row as numbers: one, or for intents one or more, the main one first."""
+    places = {name: place for place, name in enumerate(known)}
+    found = []
+    for row, value in enumerate(_one_a_row(values, "y", count)):
+        several = not isinstance(value, str) and isinstance(value, Iterable)
+        if several and family == "classification":
+            raise DataError(
+                f"y, row {row}: a list of labels; with several labels a row use family='intents'"
+            )
+        labels = list(value) if several else [value]
+        if not labels:
+            raise DataError(f"y, row {row}: no label; every row needs one at least")
+        for label in labels:
+            _check_label(label, row, places)
+        found.append(tuple(places[label] for label in dict.fromkeys(labels)))
+    return tuple(found)
+
+
+def _one_a_row(values: Any, argument: str, count: int) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise DataError(f"{argument} must be a sequence with one entry a row of X")
+    found = list(values)
+    if len(found) != count:
+        raise DataError(f"{argument} has {len(found)} entries, X has {count} rows; give one a row")
+    return found
+
+
+def _check_label(label: object, row: int, places: dict[str, int]) -> None:
+    if not isinstance(label, str):
+        raise DataError(
+            f"y, row {row}: labels are names, not {type(label).__name__}; use str(label) here and "
+            f"in label_texts"
+        )
+    if label not in places:
+        raise DataError(
+            f"y, row {row}: label {_quoted(label)} is not declared in label_texts; labels: "
+            f"{', '.join(places)}"
+        )
+
+
+def _quoted(name: str) -> str:
+    """A name as it may be printed: escaped, and not longer than a line."""
+    text = repr(str(name))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,208 @@
+"""Arguments of ``learn`` as an embedded stream, which is what a run learns from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from cslr.api.array_likes import TextsOrVectors, names_of, outcomes_of, texts_or_vectors
+from cslr.api.declared import (
+    DeclaredLabels,
+    LabelTexts,
+    TaskLabels,
+    declared_labels,
+    declared_tasks,
+    registered_clients,
+)
+from cslr.arrays import FloatArray, IntArray
+from cslr.data.own import few_public, overlapping
+from cslr.data.own.load import client_address
+from cslr.data.own.public_text import FEWEST
+from cslr.data.stream import Label, Rows, Stream, Task
+from cslr.errors import ConfigError, DataError
+from cslr.protocol.targets import Family, FamilyName
+from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
+from cslr.text.cache import EmbeddingCache, default_directory
+from cslr.text.encoders import Encoder, embed, load_encoder
+
+__all__ = ["GIVEN", "Arguments", "encoder_name", "streamed", "warn_of_few"]
+
+GIVEN: Final = "given embeddings"
+"""Stands for the encoder where all vectors were given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """What ``learn`` was given about rows and their declaration."""
+
+    X: TextsOrVectors  # private
+    y: Any  # private
+    clients: Any  # private
+    tasks: Any  # private
+    label_texts: LabelTexts
+    public: TextsOrVectors
+    task_labels: TaskLabels | None
+    registered: int | None
+    family: FamilyName
+    name: str
+    simulate: bool
+
+
+def encoder_name(X: TextsOrVectors, encoder: str | None) -> str:
+    """The encoder to use: the one named, or for texts the usual one."""
+    return encoder or ("minilm" if isinstance(texts_or_vectors(X, "X"), tuple) else GIVEN)
+
+
+def streamed(given: Arguments, encoder: str) -> EmbeddedStream:
+    """Check everything, embed what is text, and put it together."""
+    if given.family not in ("classification", "intents"):
+        raise ConfigError(
+            f"family must be 'classification' or 'intents', not {given.family!r}; tagging is "
+            f"learnt from a file: cslr run --data FILE"
+        )
+    stream, z, public, labels = _stream(given)
+    known = None if encoder == GIVEN else load_encoder(encoder)
+    open_cache = EmbeddingCache(default_directory("public"))
+    embedded = _vectors(public, "public", known, open_cache)
+    descriptions = np.zeros((len(labels.names), embedded.shape[1]), dtype=np.float32)
+    if labels.texts is not None:
+        descriptions = _vectors(labels.texts, "label_texts", known, open_cache)
+    rows = _vectors(z, "X", known, EmbeddingCache(default_directory("private")))
+    _check_widths(rows, embedded, descriptions)
+    family = Family(given.family, len(labels.names))
+    return EmbeddedStream(
+        stream,
+        family,
+        GIVEN if known is None else known.id,
+        _examples(rows, stream.train, family),
+        _examples(rows[:0], stream.test, family),
+        embedded,
+        descriptions,
+        seconds=0.0,
+    )
+
+
+def warn_of_few(public: FloatArray, directions: int) -> None:
+    """Warn where public rows (n, d) are few for the directions that are to be released."""
+    few = few_public(Path("public"), len(public), min(directions, public.shape[1]), "texts")
+    if few is not None:
+        warnings.warn(few.removeprefix("warning: "), stacklevel=4)
+
+
+def _stream(
+    given: Arguments,
+) -> tuple[Stream, Sequence[str] | FloatArray, Sequence[str] | FloatArray, DeclaredLabels]:
+    """The stream, what its rows and the public corpus are made of, and its labels."""
+    rows, labels = texts_or_vectors(given.X, "X"), declared_labels(given.label_texts)
+    public = _public(texts_or_vectors(given.public, "public"))
+    outcomes = outcomes_of(given.y, given.family, labels.names, len(rows))
+    of_rows = None if given.tasks is None else names_of(given.tasks, "tasks", len(rows))
+    tasks = declared_tasks(given.task_labels, labels.names, of_rows, outcomes, given.simulate)
+    numbers = _task_numbers(of_rows, tasks, outcomes, labels.names)
+    clients = names_of(given.clients, "clients", len(rows))
+    holders = sorted(set(clients))
+    places = {name: place for place, name in enumerate(holders)}
+    texts = rows if isinstance(rows, tuple) else tuple(f"row {n}" for n in range(len(rows)))
+    described = labels.names if not isinstance(labels.texts, tuple) else labels.texts
+    sentences = public if isinstance(public, tuple) else ()
+    if isinstance(rows, tuple) and overlapping(sentences, rows):
+        warnings.warn(
+            "public: some sentences also stand in X. What is public costs no ε only if it is "
+            "nobody's: remove them",
+            stacklevel=4,
+        )
+    stream = Stream(
+        name=given.name,
+        labels=tuple(map(Label, labels.names, described)),
+        tasks=tasks,
+        train=Rows(texts, outcomes, numbers, clients=np.array([places[name] for name in clients])),
+        test=Rows((), (), np.zeros(0, dtype=np.int64)),
+        public=sentences,
+        scenarios=(_scenario(tasks),),
+        clients=registered_clients(given.registered, len(holders), given.simulate),
+        family=given.family,
+        partition="given",
+        client_ids=np.array([client_address(name) for name in holders], dtype=np.int64),
+    )
+    return stream, rows, public, labels
+
+
+def _public(public: tuple[str, ...] | FloatArray) -> tuple[str, ...] | FloatArray:
+    """Each sentence once, and enough of them."""
+    distinct = tuple(dict.fromkeys(public)) if isinstance(public, tuple) else public
+    if len(distinct) < FEWEST:
+        raise DataError(
+            f"public holds {len(distinct)} distinct texts or embeddings; give {FEWEST} at least, "
+            f"better thousands, of texts that are nobody's rows"
+        )
+    return distinct
+
+
+def _task_numbers(
+    names: list[str] | None,
+    tasks: tuple[Task, ...],
+    outcomes: Sequence[tuple[int, ...]],
+    labels: tuple[str, ...],
+) -> IntArray:
+    """(n,) the task of each row, which must be declared and have the row's main label."""
+    if not outcomes:
+        raise DataError("X has no rows; give one at least")
+    if names is None and len(tasks) > 1:
+        raise DataError("tasks is missing: task_labels declares several; give each row its task")
+    places = {task.name: place for place, task in enumerate(tasks)}
+    found = [tasks[0].name] * len(outcomes) if names is None else names
+    for row, (name, outcome) in enumerate(zip(found, outcomes, strict=True)):
+        if name not in places:
+            raise DataError(
+                f"tasks, row {row}: task {name!r} is not declared in task_labels; tasks: "
+                f"{', '.join(places)}"
+            )
+        if outcome[0] not in tasks[places[name]].labels:
+            raise DataError(
+                f"y, row {row}: label {labels[outcome[0]]!r} is not one of task {name!r}; declare "
+                f"it in task_labels or move the row"
+            )
+    return np.array([places[name] for name in found], dtype=np.int64)
+
+
+def _scenario(tasks: tuple[Task, ...]) -> Literal["class", "domain"]:
+    """Labels that grow with the tasks, or the same ones in all."""
+    return "domain" if len({task.labels for task in tasks}) == 1 else "class"
+
+
+def _vectors(
+    values: Sequence[str] | FloatArray,
+    argument: str,
+    encoder: Encoder | None,
+    cache: EmbeddingCache,
+) -> FloatArray:
+    """(n, d); texts go through the encoder, one at a time."""
+    if isinstance(values, np.ndarray):
+        return values
+    if encoder is None:
+        raise ConfigError(
+            f"{argument} holds texts and X holds embeddings: name the encoder that made them, "
+            f"encoder='minilm', or give embeddings for {argument} too"
+        )
+    return embed(list(values), encoder, cache)
+
+
+def _check_widths(rows: FloatArray, public: FloatArray, label_texts: FloatArray) -> None:
+    for argument, other in (("public", public), ("label_texts", label_texts)):
+        if other.shape[1] != rows.shape[1]:
+            raise DataError(
+                f"{argument} has embeddings of {other.shape[1]} numbers, X of {rows.shape[1]}; "
+                f"embed both with the same encoder"
+            )
+
+
+def _examples(z: FloatArray, rows: Rows, family: Family) -> EmbeddedRows:
+    places = np.arange(len(rows))
+    labels = np.array([answer[0] for answer in rows.answers], dtype=np.int64)
+    targets = family.targets(rows.answers)
+    return EmbeddedRows(z, labels, targets, rows.tasks, places, np.arange(len(rows) + 1))
