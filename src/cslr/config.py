@@ -93,6 +93,8 @@ class PrivacyConfig(_Section):
     """q: the probability with which a client takes part in a release."""
     cap: int | None = Field(None, ge=1)
     """The most tasks a client contributes to; None: all of them."""
+    unit: Literal["client", "person"] = "client"
+    """Whose whole contribution ε hides: a client with all its rows, or one person inside it."""
     mode: Literal["simulated", "enforced"] = "simulated"
     federation: Path | None = None
     """Directory of the ledger that all runs on the same data share, where privacy is enforced;
@@ -111,6 +113,8 @@ class PrivacyConfig(_Section):
     def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """With the rule that holds; a simulation that stores its figures says nothing of it."""
         plain: dict[str, Any] = {**usual(self), "evaluate": self.evaluation}
+        if self.unit == "client":  # so that older configurations keep their names
+            del plain["unit"]
         if self.mode == "simulated" and self.evaluation == "stored":
             del plain["evaluate"]
         return plain

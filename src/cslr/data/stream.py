@@ -102,6 +102,15 @@ class Stream:
     """The most tasks a client can have rows of, where the partition says so."""
     client_ids: IntArray | None = None
     """Of the clients with rows, by their numbers: addresses that no other client's rows change."""
+    people: int | None = None
+    """Registered people of all clients, as declared; None: those of the train rows of a benchmark,
+    where each row without a known person counts as a person of its own."""
+    rows_per_person: int = 1
+    """Rows that a person is expected to have of one task. Declared, so public."""
+    clients_per_person: int = 1
+    """The most clients that hold rows of one person."""
+    person_ids: IntArray | None = None
+    """Of the people with rows, by their numbers: addresses made of the names of client and person."""
 
     def __post_init__(self) -> None:
         self._check_declarations()

@@ -31,6 +31,8 @@ MISLEADING: Final = 64
 """Texts of a hostile client that misleads: enough that its weight is the largest there is."""
 BATCH_ROWS: Final = 16_384
 """Padded rows in one batch: bounds memory at about 100 MB."""
+BATCH_UNITS: Final = 256
+"""Units in one batch: bounds what their contributions take, up to 10⁵ coordinates each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +132,14 @@ class SimulatedCohort:
         """An ideal secure sum over the clients that take part."""
         return plain_sum(self.answers(ask))
 
-    def answers(self, ask: Ask[Any]) -> list[Bounded]:
+    def answers(self, ask: Ask[Any]) -> Iterator[Bounded]:
         """What a sum adds up: the clients' answers in batches, hostile ones last."""
-        answers = [self.device.answer(batch, ask) for batch in self.batches()]
-        return [*answers, *self._opposition(answers, ask)]
+        answers = (self.device.answer(batch, ask) for batch in self.batches())
+        if not self.hostile:
+            yield from answers
+            return
+        honest = list(answers)
+        yield from (*honest, *self._opposition(honest, ask))
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
         """The answers of all clients that take part, in batches, and who gave them.
@@ -191,7 +197,7 @@ class SimulatedCohort:
         while len(by_size):
             longest = np.cumsum(np.ones(len(by_size), int)) * sizes[by_size]
             fitting = int(np.searchsorted(longest, BATCH_ROWS, side="right"))
-            take = 1 if self.alone else max(1, fitting)
+            take = 1 if self.alone else min(max(1, fitting), BATCH_UNITS)
             chosen, by_size = by_size[:take], by_size[take:]
             yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from scipy.optimize import brentq
 
@@ -23,7 +23,19 @@ from cslr.privacy.accounting import (
     gaussian_epsilon,
 )
 
-__all__ = ["Budget", "Forecast", "Plan", "Schedule", "calibrate", "forecast", "weak_delta"]
+__all__ = [
+    "Budget",
+    "Forecast",
+    "Plan",
+    "Schedule",
+    "Unit",
+    "calibrate",
+    "forecast",
+    "weak_delta",
+]
+
+Unit = Literal["client", "person"]
+"""Whose whole contribution one ε hides: a client with all its rows, or one person inside it."""
 
 _LEAST_SIGMA: Final = 0.05
 """Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
@@ -31,13 +43,14 @@ _LEAST_SIGMA: Final = 0.05
 
 @dataclass(frozen=True)
 class Budget:
-    """What a client is promised: (ε, δ) at user level, zero-out adjacency, against an adversary."""
+    """What each unit is promised: (ε, δ) under zero-out adjacency, against an adversary."""
 
     epsilon: float
     delta: float = 1e-5
     adversary: Adversary = "roster"
     scope: Scope = "end_to_end"
     """What it holds for: everything that is released, or the replay alone."""
+    unit: Unit = "client"
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0 or math.isnan(self.epsilon):
@@ -53,8 +66,9 @@ class Budget:
     def as_dict(self) -> dict[str, object]:
         """Plain values; JSON has no ∞, so no budget at all is null."""
         plain = {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
-        if self.scope == "end_to_end":
-            del plain["scope"]
+        for name, usual in (("scope", "end_to_end"), ("unit", "client")):
+            if plain[name] == usual:  # as ledgers older than the other values have it
+                del plain[name]
         return plain
 
     @classmethod
@@ -62,7 +76,8 @@ class Budget:
         """The inverse of ``as_dict``."""
         epsilon = math.inf if plain["epsilon"] is None else plain["epsilon"]
         scope = plain.get("scope", "end_to_end")
-        return cls(epsilon, plain["delta"], plain["adversary"], scope)
+        unit = plain.get("unit", "client")
+        return cls(epsilon, plain["delta"], plain["adversary"], scope, unit)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
 from cslr.data.partition import assign_clients
+from cslr.data.stream import Stream
 from cslr.federation.simulation import Population
 from cslr.methods.method import Earlier, MethodContext, View
 from cslr.privacy.accounting import Scope
@@ -32,7 +33,8 @@ __all__ = ["context_of", "ledger_of", "plan_of", "population_of"]
 def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
     """The noise that follows from the promise; none is needed where nothing is released.
 
-    cap: the most tasks a client can have rows of, where the stream knows it.
+    cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
+    to one task unless told otherwise: its whole budget then goes into that.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
@@ -40,10 +42,15 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
     if privacy.evaluation == "private":
         schedule = replace(schedule, evaluation=1)
     return calibrate(
-        Budget(privacy.epsilon if private else math.inf, privacy.delta, privacy.adversary),
+        Budget(
+            privacy.epsilon if private else math.inf,
+            privacy.delta,
+            privacy.adversary,
+            unit=privacy.unit,
+        ),
         tasks,
         privacy.participation,
-        privacy.cap or cap,
+        privacy.cap or (1 if privacy.unit == "person" else cap),
         schedule,
         config.head.participation or privacy.participation,
     )
@@ -59,6 +66,8 @@ def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Popula
         runs = encoder_of(count, embedded.encoders, Seeds(seed), ids)
         rows = rows + len(embedded.stream.train) * runs[clients]
     hostile = Seeds(seed).at("hostile").permutation(count)[: round(config.stream.hostile * count)]
+    if config.privacy.unit == "person":
+        clients, count, ids = _people(embedded.stream, clients, rows % len(embedded.stream.train))
     lengths = np.diff(train.starts)[rows]
     first = np.repeat(train.starts[rows] - np.cumsum(lengths) + lengths, lengths)
     return Population(
@@ -74,6 +83,24 @@ def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Popula
         config.stream.attack,
         ids,
     )
+
+
+def _people(
+    stream: Stream, clients: IntArray, rows: IntArray
+) -> tuple[IntArray, int, IntArray | None]:
+    """(h,) the person that each row belongs to, N registered people, and the people's addresses.
+
+    A client adds up what its people contribute, and sums of sums are sums: so in one process the
+    people themselves are asked. A person whom two clients hold is one person in each of them.
+    """
+    known = stream.train.people
+    person = np.arange(len(stream.train)) if known is None else known
+    if stream.person_ids is not None:  # numbered by their own client, see ``data.own``
+        ids = stream.person_ids
+        count = stream.people or len(ids)
+        return person[rows], count, np.concatenate([ids, -1 - np.arange(count - len(ids))])
+    pairs, unit = np.unique(np.stack([clients, person[rows]]), axis=1, return_inverse=True)
+    return unit.ravel(), pairs.shape[1], None
 
 
 def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
@@ -95,11 +122,12 @@ def ledger_of(settled: SettledConfig, seed: int, directory: RunDirectory) -> Led
     config, privacy = settled.config, settled.config.privacy
     name = config.stream.name
     if settled.is_compared:
-        federation = Federation(name, Budget(math.inf, privacy.delta), "simulated")
+        unlimited = Budget(math.inf, privacy.delta, unit=privacy.unit)
+        federation = Federation(name, unlimited, "simulated")
         return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
     epsilon = math.inf if settled.method.reads == "openly" else privacy.budget or privacy.epsilon
     scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
-    budget = Budget(epsilon, privacy.delta, privacy.adversary, scope)
+    budget = Budget(epsilon, privacy.delta, privacy.adversary, scope, privacy.unit)
     federation = Federation(name, budget, privacy.mode)
     if privacy.mode == "enforced" and privacy.federation is not None:
         if settled.declaration is not None:

@@ -157,7 +157,7 @@ class Result:
             "closed": _number(self.closed()),
             "prior": config.replay.prior,
             "delta": config.privacy.delta,
-            "unit": "client",
+            "unit": config.privacy.unit,
             "adjacency": "zero-out",
             "privacy": config.privacy.mode,
             "budget": config.privacy.budget,

@@ -26,7 +26,7 @@ def ledger_report(path: Path) -> dict[str, Any]:
         "federation": ledger.federation.name,
         "id": ledger.id,
         "privacy": ledger.federation.privacy,
-        "unit": "client",
+        "unit": budget.unit,
         "adjacency": "zero-out",
         "delta": budget.delta,
         "budget": {"epsilon": _finite(budget.epsilon), "adversary": budget.adversary},
@@ -51,8 +51,8 @@ def ledger_report(path: Path) -> dict[str, Any]:
 def print_ledger(report: dict[str, Any], console: Console) -> None:
     """Charges, then what they add up to."""
     console.print(
-        f"\n[bold]{report['federation']}[/bold] · privacy: {report['privacy']} · unit: one client, "
-        f"zero-out · δ = {report['delta']:g} · {report['path']}"
+        f"\n[bold]{report['federation']}[/bold] · privacy: {report['privacy']} · unit: one "
+        f"{report['unit']}, zero-out · δ = {report['delta']:g} · {report['path']}"
     )
     table = Table(title="Charges", title_justify="left")
     for name in ("release", "σ", "q", "state", "what left a client"):

@@ -76,7 +76,7 @@ def _check_version(path: Path, body: Mapping[str, Any]) -> None:
 def _facts(federation: Federation) -> dict[str, object]:
     return {
         "name": federation.name,
-        "unit": "client",
+        "unit": federation.budget.unit,
         "adjacency": "zero-out",
         "budget": federation.budget.as_dict(),
         "privacy": federation.privacy,

@@ -6,7 +6,7 @@ arrow is a secure-aggregation protocol; its result is the same integers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,24 +21,28 @@ def leaving(own: Bounded) -> IntArray:
     return own.rows(_SEAL)
 
 
-def plain_sum(contributions: Sequence[Bounded]) -> Summed:
+def plain_sum(contributions: Iterable[Bounded]) -> Summed:
     """Σ_i of all rows: exact in integers, so neither order nor batching can matter.
 
-    Guarantee: zeroing one client's row moves the sum by at most ``grid.steps`` in ℓ2 norm.
+    Contributions are taken one after another and not kept, so memory does not grow with them.
+
+    Guarantee: zeroing one unit's row moves the sum by at most ``grid.steps`` in ℓ2 norm.
     """
-    if not contributions:
+    grid, total, count = None, np.zeros(0, dtype=np.int64), 0
+    for each in contributions:
+        rows = each.rows(_SEAL)
+        if grid is None:
+            grid, total = each.grid, np.zeros(rows.shape[1], dtype=np.int64)
+        if each.grid != grid:
+            raise ValueError("contributions must lie on one grid")
+        # A row of width one would be broadcast to every coordinate, far beyond its bound.
+        if rows.shape[1] != len(total):
+            raise ValueError("contributions must have the same number of coordinates")
+        count += len(rows)
+        # Decided by the count, never by the sum: an error that depends on the sum would leak it.
+        if count > grid.most_clients:
+            raise ValueError(f"a sum is exact for at most {grid.most_clients} clients on this grid")
+        total += rows.sum(axis=0, dtype=np.int64)
+    if grid is None:
         raise ValueError("contributions must not be empty")
-    grid = contributions[0].grid
-    if any(each.grid != grid for each in contributions):
-        raise ValueError("contributions must lie on one grid")
-    rows = [each.rows(_SEAL) for each in contributions]
-    # A row of width one would be broadcast to every coordinate, far beyond its bound.
-    if any(each.shape[1] != rows[0].shape[1] for each in rows):
-        raise ValueError("contributions must have the same number of coordinates")
-    # Told by the count, never by the sum: to stop at a sum would say something about it.
-    if sum(len(each) for each in rows) > grid.most_clients:
-        raise ValueError(f"a sum is exact for at most {grid.most_clients} clients on this grid")
-    total = np.zeros(rows[0].shape[1], dtype=np.int64)
-    for each in rows:
-        total += each.sum(axis=0, dtype=np.int64)
     return Summed(total, grid, _SEAL)
