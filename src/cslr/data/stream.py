@@ -110,7 +110,7 @@ class Stream:
     clients_per_person: int = 1
     """The most clients that hold rows of one person."""
     person_ids: IntArray | None = None
-    """Of the people with rows, by their numbers: addresses made of the names of client and person."""
+    """Of the people with rows, by their numbers: addresses from the names of client and person."""
 
     def __post_init__(self) -> None:
         self._check_declarations()

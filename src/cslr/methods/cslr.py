@@ -25,6 +25,7 @@ from cslr.protocol.carry_over import carried, lifted, passage, raw_passage
 from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
+from cslr.protocol.resolution import FEW_UNITS, resolve
 from cslr.protocol.round import BLOCKS, Session
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.estimate import Replay
@@ -65,19 +66,27 @@ def agree(context: MethodContext) -> Agreement:
         topics=topics if topics is not None and topics.shape[1] == sub_modes else None,
     )
     default = 1 if sub_modes == 1 else 2 * sub_modes
+    labels = max(len(labels) for labels in context.tasks)
+    plain = sub_modes == 1 and not pooled and replay.second_moments in (None, "tied")
+    plain = plain and replay.prior == "labels" and (replay.release or "sum") == "sum"
+    resolution = FEW_UNITS
+    if (replay.clipping or "joint") == "joint":
+        resolution = resolve(context.units, context.plan, labels, space.spread, plain)
     agreement = Agreement(
         space,
         modes,
         ListLearner(size=replay.list_size or default),
         replay.matcher or "signature",
-        replay.second_moments or "shared",
+        "tied" if resolution.tied else replay.second_moments or "shared",
         seeds.seed,
         context.clients.count,
         context.family,
         release=replay.release or "sum",
         clipping=replay.clipping or "joint",
+        resolution=resolution,
+        clients_per_person=context.units.clients_per_person,
     )
-    return with_bound(agreement, context.public, max(len(labels) for labels in context.tasks))
+    return with_bound(agreement, context.public, labels)
 
 
 def _space_of(context: MethodContext) -> PublicSpace:

@@ -27,6 +27,7 @@ from cslr.privacy.sampling import poisson_cohort
 from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Cohort, Keep
+from cslr.protocol.resolution import UNKNOWN_UNITS, Units
 from cslr.protocol.targets import Family, label_targets
 from cslr.protocol.translation import Affine
 from cslr.seeding import Seeds
@@ -136,6 +137,8 @@ class MethodContext:
     """What clients remember, where privacy is enforced and a cap is promised."""
     reads: Reads = "privately"
     """What the method may learn from clients."""
+    units: Units = UNKNOWN_UNITS
+    """What is declared of the units of privacy."""
 
     @property
     def labels(self) -> int:

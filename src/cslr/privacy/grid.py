@@ -36,12 +36,22 @@ class Grid:
 
     bound: float
     steps: int = STEPS
+    share: int = 1
+    """How many contributions may come from one unit, in different clients: each is clipped to
+    1/share of the bound, so that together they move a sum by at most the whole bound."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bound) and self.bound > 0):
             raise ValueError(f"bound must be positive and finite, not {self.bound}")
         if not 1 <= self.steps <= 2**24:
             raise ValueError(f"steps must lie in 1..2^24, not {self.steps}")
+        if not 1 <= self.share <= self.steps:
+            raise ValueError(f"share must lie in 1..{self.steps}, not {self.share}")
+
+    @property
+    def most(self) -> int:
+        """Steps: the longest that one contribution may be."""
+        return self.steps // self.share
 
     @property
     def most_clients(self) -> int:
@@ -58,7 +68,7 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
 
     vectors: (b, D), one row per client, all modes and blocks concatenated.
 
-    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.steps``, whatever the input.
+    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, whatever the input.
     A row that is not finite is refused before anything else, since a NaN survives every
     comparison in a clip.
     """
@@ -80,9 +90,9 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
     relative = vectors / np.where(largest > 0, largest, 1.0)
     norm = np.maximum(np.linalg.norm(relative, axis=1, keepdims=True), 1.0)
-    length = np.minimum(largest, grid.bound / norm) * norm  # of the clipped row
+    length = np.minimum(largest, grid.bound / grid.share / norm) * norm  # of the clipped row
     rows = np.trunc(relative / norm * (length / grid.bound * grid.steps)).astype(np.int64)
-    return Bounded(_clip_integers(rows, grid.steps), grid, _SEAL)
+    return Bounded(_clip_integers(rows, grid.most), grid, _SEAL)
 
 
 def admit(rows: IntArray, grid: Grid) -> Bounded:
@@ -90,7 +100,7 @@ def admit(rows: IntArray, grid: Grid) -> Bounded:
 
     rows: (b, D) int64, one row per client.
 
-    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.steps``, decided in exact
+    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, decided in exact
     arithmetic whatever the integers; otherwise ``NotAdmitted``, and nothing is taken.
     """
     own = np.array(rows, order="C")  # a copy: nobody changes a row once it was looked at
@@ -102,12 +112,12 @@ def admit(rows: IntArray, grid: Grid) -> Bounded:
         raise NotAdmitted(f"rows: {len(own)} are more than {grid.most_clients} clients")
     # Squares of hostile integers wrap around, so the first look is in doubles, from which a row
     # of twice the bound cannot hide; after it the squares are exact in 64 bits.
-    over = np.linalg.norm(own.astype(np.float64), axis=1) > 2.0 * grid.steps
+    over = np.linalg.norm(own.astype(np.float64), axis=1) > 2.0 * grid.most
     if not over.any():
-        over = np.einsum("ij,ij->i", own, own) > grid.steps**2
+        over = np.einsum("ij,ij->i", own, own) > grid.most**2
     if over.any():
         raise NotAdmitted(
-            f"rows: that of client {over.argmax()} is longer than the {grid.steps} steps of the "
+            f"rows: that of client {over.argmax()} is longer than the {grid.most} steps of the "
             "bound; a client clips before it sends"
         )
     return Bounded(own, grid, _SEAL)

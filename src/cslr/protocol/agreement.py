@@ -19,6 +19,7 @@ from cslr.privacy.plan import Plan
 from cslr.protocol.head import Head
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public_space import Modes, PublicSpace
+from cslr.protocol.resolution import FEW_UNITS, Resolution
 from cslr.protocol.sketches import bounds_sketch, modes_facts, space_facts
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
@@ -30,15 +31,11 @@ from cslr.seeding import Seeds
 
 __all__ = ["Agreement", "simulated_clients"]
 
-WEIGHT_SCALE: Final = 0.05
-"""A weight is at most 1, an offset about 0.4: the weight block takes a small part of the norm."""
-SHARED_SCALE: Final = 0.5
 DIAGONAL_SCALE: Final = 0.01
 TARGET_SCALE: Final = 0.1
 FILLED: Final = 0.75
 """Share of the registered clients expected to speak fully about a mode."""
 SIMULATED_CLIENTS: Final = 64
-SIMULATED_ROWS: Final = 16
 BOUND_QUANTILE: Final = 0.1
 """Most clients are clipped: what counts is the direction in which a client points, and a smaller
 bound lowers signal and noise alike until a client with little to say weighs as much as any."""
@@ -52,7 +49,7 @@ class Agreement:
     modes: Modes
     learner: ListLearner
     matcher: str
-    second_moments: str  # "shared" | "diagonal" | "full"
+    second_moments: str  # "shared" | "diagonal" | "full" | "tied"
     seed: int
     clients: int  # N, registered
     family: Family
@@ -64,6 +61,8 @@ class Agreement:
     list_bound: float = 1.0  # S of a list
     kept: float = 1.0
     """Share of a simulated client's weight that survives the clip."""
+    resolution: Resolution = FEW_UNITS
+    clients_per_person: int = 1
 
     @property
     def expected_weight(self) -> float:
@@ -73,22 +72,26 @@ class Agreement:
     def layout(self, modes: int) -> Layout:
         """The layout of a contribution about this many modes."""
         r = self.space.dimension
-        seconds = {"shared": 1, "diagonal": r, "full": r * (r + 1) // 2}[self.second_moments]
+        full = r * (r + 1) // 2
+        seconds = {"shared": 1, "tied": 0, "diagonal": r, "full": full}[self.second_moments]
         candidates = self.modes.candidates
         return Layout(
             modes,
             r if candidates is None else candidates.shape[1],
             seconds=seconds,
             targets=self.family.sent(self.modes.pooled),
-            weight_scale=WEIGHT_SCALE,
-            second_scale=SHARED_SCALE if seconds == 1 else DIAGONAL_SCALE,
+            weight_scale=self.resolution.weight_scale,
+            second_scale=self.resolution.second_scale if seconds <= 1 else DIAGONAL_SCALE,
             target_scale=TARGET_SCALE,
+            tied=self.resolution.tied,
+            tied_scale=self.resolution.tied_scale,
         )
 
     def list_layout(self, groups: int) -> Layout:
         """The layout of a list that is released: weights, means and one spread for each entry."""
         entries = groups * self.learner.size
-        return Layout(entries, self.space.dimension, 1, 0, WEIGHT_SCALE, SHARED_SCALE, 1.0)
+        scales = (FEW_UNITS.weight_scale, FEW_UNITS.second_scale, 1.0)
+        return Layout(entries, self.space.dimension, 1, 0, *scales)
 
     def request(
         self,
@@ -111,10 +114,11 @@ class Agreement:
             learner=self.learner,
             matcher=self.matcher,
             layout=self.layout(len(chosen)),
-            grids=tuple(Grid(bound) for bound in self.bounds),
+            grids=tuple(Grid(bound, share=self.clients_per_person) for bound in self.bounds),
             seed=self.seed,
             candidates=self._candidates_of(groups),
             head=head,
+            resolution=self.resolution,
         )
 
     def request_after(
@@ -132,6 +136,7 @@ class Agreement:
     def read(self, sums: Statistics, request: Request, plan: Plan) -> TaskRelease:
         """Released sums beside the public facts that give them meaning."""
         share = plan.q * plan.cap / plan.releases / request.sub_modes
+        share *= self.resolution.share_of_labels(len(request.groups))
         modes, offered = self.modes.of_groups(request.groups), request.candidates
         winners = None
         if offered is not None:
@@ -145,6 +150,7 @@ class Agreement:
             expected_weight=share * self.expected_weight,
             logits=request.head is not None,
             elected=winners,
+            weight_unsure=self.resolution.weight_unsure,
         )
 
     def _candidates_of(self, groups: tuple[tuple[int, ...], ...]) -> FloatArray | None:
@@ -155,7 +161,7 @@ class Agreement:
 
     def public_facts(self) -> dict[str, object]:
         """What the ledger fixes together with the plan, see ``sketches``."""
-        return {
+        facts: dict[str, object] = {
             "space": space_facts(self.space),
             "seed": self.seed,
             "modes": len(self.modes.group),
@@ -170,18 +176,25 @@ class Agreement:
             "bounds": bounds_sketch((*self.bounds, self.list_bound)),
             "model": model_facts(),
         }
+        if self.resolution != FEW_UNITS:  # plans of few units are as they were before
+            facts["resolution"] = self.resolution.facts()
+        if self.clients_per_person > 1:
+            facts["clients_per_person"] = self.clients_per_person
+        return facts
 
 
-def simulated_clients(public: FloatArray, labels: int, seeds: Seeds) -> Examples:
-    """Clients of public sentences (n, d); each holds rows of ``labels`` groups of like ones."""
+def simulated_clients(
+    public: FloatArray, labels: int, seeds: Seeds, rows: int = FEW_UNITS.simulated_rows
+) -> Examples:
+    """Units of public sentences (n, d); each holds ``rows`` of ``labels`` groups of like ones."""
     rng = seeds.at("simulated clients")
     z = public.astype(np.float64)
-    size = max(SIMULATED_ROWS, len(z) // 25)
+    size = max(FEW_UNITS.simulated_rows, len(z) // 25)
     shape = (SIMULATED_CLIENTS, labels)
     centres = rng.choice(len(z), size=shape)
     near = np.argsort(-(z[centres.ravel()] @ z.T), axis=1, kind="stable")[:, :size]
-    picks = rng.integers(size, size=(len(near), SIMULATED_ROWS))
-    rows = z[np.take_along_axis(near, picks, axis=1)]  # (clients × labels, rows, d)
-    rows = rows.reshape(SIMULATED_CLIENTS, labels * SIMULATED_ROWS, z.shape[1])
-    of_rows = np.tile(np.repeat(np.arange(labels), SIMULATED_ROWS), (SIMULATED_CLIENTS, 1))
-    return Examples(rows, of_rows, np.ones_like(of_rows, bool), tuple(range(SIMULATED_CLIENTS)))
+    picks = rng.integers(size, size=(len(near), rows))
+    chosen = z[np.take_along_axis(near, picks, axis=1)]  # (clients × labels, rows, d)
+    chosen = chosen.reshape(SIMULATED_CLIENTS, labels * rows, z.shape[1])
+    of_rows = np.tile(np.repeat(np.arange(labels), rows), (SIMULATED_CLIENTS, 1))
+    return Examples(chosen, of_rows, np.ones_like(of_rows, bool), tuple(range(SIMULATED_CLIENTS)))

@@ -26,7 +26,11 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     public: (n, d) the embedded public corpus. The simulated clients are compared with prototypes
     at the public centre, whatever the labels' own are.
     """
-    examples = simulated_clients(public, labels_per_task, Seeds(agreement.seed))
+    resolution = agreement.resolution
+    labels_per_task = resolution.simulated_labels or labels_per_task
+    examples = simulated_clients(
+        public, labels_per_task, Seeds(agreement.seed), resolution.simulated_rows
+    )
     sub_modes = len(agreement.modes.group) // len(agreement.modes.groups)
     labels = tuple(range(labels_per_task))
     groups = (labels,) if agreement.modes.pooled else tuple((label,) for label in labels)
@@ -55,4 +59,5 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     joint = np.linalg.norm(request.layout.pack(statistics), axis=1)
     bound = float(np.quantile(joint, BOUND_QUANTILE))
     kept = float(np.minimum(1.0, bound / joint).mean())
-    return replace(agreement, bounds=(bound,), kept=kept)
+    # Several clients may hold rows of one unit: together they move a sum by at most the bound.
+    return replace(agreement, bounds=(bound * agreement.clients_per_person,), kept=kept)

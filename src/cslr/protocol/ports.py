@@ -18,6 +18,7 @@ from cslr.privacy.grid import Grid
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace
+from cslr.protocol.resolution import FEW_UNITS, Resolution
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.targets import Family
@@ -68,6 +69,7 @@ class Request:
     """(groups, V, r) what the means are voted for; None: they are averaged."""
     head: Head | None = None
     """Whose clipped logits are the targets; None: the answers themselves."""
+    resolution: Resolution = FEW_UNITS
 
     @property
     def sub_modes(self) -> int:

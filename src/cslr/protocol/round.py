@@ -24,8 +24,13 @@ from cslr.protocol.once import release_lists, release_sum
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step3_match import canonical_ids
-from cslr.protocol.step4_aggregate.contribution import Statistics, group_statistics, joined
+from cslr.protocol.step4_aggregate.contribution import (
+    Statistics,
+    group_statistics,
+    joined,
+)
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
+from cslr.protocol.step4_aggregate.tied import with_tied
 from cslr.protocol.step5_rehearse import Rehearsal, rehearse
 from cslr.protocol.targets import group_targets
 
@@ -58,7 +63,7 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
         ids = canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
         parts.append(group_statistics(x, group, ids, targets, request))
-    return joined(parts)
+    return with_tied(joined(parts), examples, request)
 
 
 def sum_ask(request: Request) -> Ask[Request]:

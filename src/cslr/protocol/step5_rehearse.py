@@ -113,7 +113,11 @@ class Sampler:
         """
         d, r = len(space.centre), replay.mean.shape[1]
         shape = space.whole_shape if of_words else space.shape
-        values, vectors = np.linalg.eigh(space.plain_shape if among_texts else shape)
+        shape = space.plain_shape if among_texts else shape
+        fade = 1.0
+        if replay.tied is not None:
+            shape, fade = replay.tied.covariance, 1.0 - replay.tied.trust**4
+        values, vectors = np.linalg.eigh(shape)
         whitening = (vectors / np.sqrt(values)) @ vectors.T
         contrast, centre = np.zeros((2, len(replay.mean), d))
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
@@ -122,7 +126,7 @@ class Sampler:
         trust = _by_task(replay.trust, replay.tasks) if of_words else 0.0
         wanted = OVERLAP + (TRUSTED - OVERLAP) * trust
         apart = np.ones_like(distance) if among_texts else wanted / np.maximum(distance, 1e-12)
-        coordinates = centre + contrast * apart[:, None]
+        coordinates = centre + contrast * (apart**fade)[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
         relative[:, :r] = replay.relative
         return cls(

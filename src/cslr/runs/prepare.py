@@ -19,6 +19,7 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.pointer import open_ledger
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
+from cslr.protocol.resolution import Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -103,6 +104,16 @@ def _people(
     return unit.ravel(), pairs.shape[1], None
 
 
+def _units(config: Config, stream: Stream, count: int) -> Units:
+    """What is declared of the units: of people by the stream, of clients by who holds its rows."""
+    if config.privacy.unit == "person":
+        return Units(count, stream.rows_per_person, stream.clients_per_person)
+    if stream.partition == "given":  # how many rows clients have is theirs to know
+        return Units(count)
+    rows = len(stream.train) // (count * (stream.cap or len(stream.tasks)))
+    return Units(count, max(1, rows))
+
+
 def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
     """(N,) the clients' own addresses, where rows came with names; without rows any will do."""
     ids = embedded.stream.client_ids
@@ -167,6 +178,7 @@ def context_of(
         keep=directory.seed(seed, ledger),
         spoken=None if settled.is_compared else _spoken(config, plan, ledger),
         reads=settled.method.reads,
+        units=_units(config, stream, population.count),
     )
     if settled.is_compared:
         return context

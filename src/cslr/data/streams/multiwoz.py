@@ -82,6 +82,7 @@ def load_multiwoz(
         clients=40,
         alpha=0.5,
         family="intents",
+        rows_per_person=3,
     )
 
 

@@ -51,6 +51,7 @@ class Statistics:
     offset: FloatArray  # (..., K, r)
     second: FloatArray  # (..., K, s), s = 1 (shared), r (diagonal) or r (r + 1) / 2 (full)
     target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
+    tied: FloatArray | None = None  # (..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied``
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,13 @@ class Layout:
     weight_scale: float
     second_scale: float
     target_scale: float
+    tied: int = 0  # r₂
+    tied_scale: float = 1.0
 
     @property
     def size(self) -> int:
         """D: coordinates of one contribution."""
-        return self.modes * self.width
+        return self.modes * self.width + self.tied * (self.tied + 1) // 2
 
     @property
     def width(self) -> int:
@@ -86,7 +89,10 @@ class Layout:
             ],
             axis=-1,
         )
-        return blocks.reshape(*blocks.shape[:-2], self.size)
+        vectors: FloatArray = blocks.reshape(*blocks.shape[:-2], self.modes * self.width)
+        if statistics.tied is None:
+            return vectors
+        return np.concatenate([vectors, statistics.tied * self.tied_scale], axis=-1)
 
     def blocks(self, statistics: Statistics) -> list[FloatArray]:
         """Statistics (b, K, ·) -> its four kinds, (b, ·) each, unscaled: the paper's way."""
@@ -107,6 +113,7 @@ class Layout:
 
     def unpack(self, vector: FloatArray) -> Statistics:
         """The inverse of ``pack``."""
+        vector, tied = np.split(vector, [self.modes * self.width], axis=-1)
         blocks = vector.reshape(*vector.shape[:-1], self.modes, self.width)
         ends = np.cumsum([1, self.dimension, self.seconds])
         weight, offset, second, target = np.split(blocks, ends, axis=-1)
@@ -115,6 +122,7 @@ class Layout:
             offset,
             second / self.second_scale,
             target / self.target_scale,
+            tied / self.tied_scale if self.tied else None,
         )
 
 
@@ -135,6 +143,7 @@ def group_statistics(
         request.prototypes_of(place),
         SecondMoments(space.spread, seconds),
         request.learner.weight_floor,
+        full_weight=request.resolution.full_weight,
         full=full_second_moments(x, group.mine, lists) if seconds > space.dimension else None,
         ballots=None if offered is None else votes(lists.gaussians.mean, offered[place]),
     )
@@ -157,20 +166,21 @@ def mode_statistics(
     seconds: SecondMoments,
     weight_floor: float,
     *,
+    full_weight: int = FULL_WEIGHT,
     full: FloatArray | None = None,
     ballots: FloatArray | None = None,
 ) -> Statistics:
     """Statistics (b, J, ·) of one label's candidates (b, L, r) matched to prototypes (J, r).
 
-    counts: (b,) examples of each client, which count fully from FULL_WEIGHT on. targets: (b, L, o)
-    the candidates' mean targets beyond the usual one, o = 0 where they are not sent. A candidate
-    lighter than ``weight_floor`` (π_min) counts half: it is down-weighted, never dropped.
+    counts: (b,) examples of each client, which count fully from ``full_weight`` on. targets:
+    (b, L, o) the candidates' mean targets beyond the usual one, o = 0 where they are not sent. A
+    candidate lighter than ``weight_floor`` (π_min) counts half: it is down-weighted, never dropped.
 
     full: (b, L, s) the candidates' whole second moments, if they are to be sent. ballots: (b, L, V)
     their votes for public means, if these are selected and not averaged.
     """
     modes = prototypes.mean.shape[-2]
-    amount = np.minimum(counts, FULL_WEIGHT) / FULL_WEIGHT
+    amount = np.minimum(counts, full_weight) / full_weight
     weight = lists.weights * np.where(lists.weights < weight_floor, 0.5, 1.0) * amount[:, None]
     to_mode = weight[..., None] * (ids[..., None] == np.arange(modes))  # (b, L, J)
     mean, second = moments(lists.gaussians)

@@ -8,6 +8,7 @@ what its label text and earlier tasks say about it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,15 +19,15 @@ from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.projection import onto_simplex
 from cslr.protocol.public_space import Modes, PublicSpace
-from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
+from cslr.protocol.resolution import FEW_UNITS
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, unfolded
 from cslr.protocol.step4_aggregate.covariances import full_covariances
 from cslr.protocol.step4_aggregate.mixed_model import USUAL, Effect, posterior_means
+from cslr.protocol.step4_aggregate.tied import TiedCovariance, pooled_covariance
 from cslr.protocol.targets import Family
 
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
 
-WEIGHT_UNSURE: Final = 0.25
-"""Relative doubt about the expected sum of weights."""
 SCALE_UNSURE: Final = 0.2
 """Relative doubt that a class spreads as the public corpus does."""
 VARIANCE_FLOOR: Final = 0.05
@@ -47,6 +48,7 @@ class Noise:
     offset: float
     second: float
     target: float
+    tied: float = 0.0
 
     @classmethod
     def of(cls, sigma: float | None, bounds: Sequence[float], layout: Layout) -> Noise:
@@ -59,6 +61,7 @@ class Noise:
             scale,
             scale / layout.second_scale,
             scale / layout.target_scale,
+            scale / layout.tied_scale,
         )
 
 
@@ -76,6 +79,8 @@ class TaskRelease:
     logits: bool = False
     """Whether targets are clipped logits, and not distributions."""
     elected: FloatArray | None = None  # (K_t, r) means that were selected and not averaged
+    weight_unsure: float = FEW_UNITS.weight_unsure
+    """Relative doubt about the expected weight."""
 
     def means(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(K_t, r) observed means and the variance (K_t,) of their noise, given Σ w (K_t,)."""
@@ -104,6 +109,8 @@ class Replay:
     trust: FloatArray  # (K,) from 0, the prior alone, to 1: how far noise lets a mean be known
     floored: float
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
+    tied: TiedCovariance | None = None
+    """The covariance within modes, where it was released."""
 
     def released(self) -> Replay:
         """Without the modes that stand on their prior alone."""
@@ -162,7 +169,9 @@ def estimate_replay(
     known, mean = sums.known, _means(sums, modes, space)
     relative: FloatArray = np.ones((len(mean), 1))
     covariance, floored = None, 0.0
-    if sums.excess.shape[1] > space.dimension:
+    if sums.excess.shape[1] == 0:
+        pass  # the tied matrix says it
+    elif sums.excess.shape[1] > space.dimension:
         covariance, floored = full_covariances(sums.excess, sums.excess_noise, mean, space)
     else:
         relative = _relative_variances(sums.excess, sums.excess_noise, mean, sums.compared, space)
@@ -183,7 +192,25 @@ def estimate_replay(
         known=known,
         trust=_trust(sums.variance, space),
         floored=floored,
+        tied=_tied(releases, sums, mean, space),
     )
+
+
+def _tied(
+    releases: Sequence[TaskRelease], sums: _Sums, mean: FloatArray, space: PublicSpace
+) -> TiedCovariance | None:
+    """The covariance within modes from the matrices of all tasks: M / Σw − Σ w (μ − p)(μ − p)ᵀ."""
+    matrices = [each.sums.tied for each in releases if each.sums.tied is not None]
+    if not matrices:
+        return None
+    r = round((math.sqrt(1 + 8 * matrices[0].shape[-1]) - 1) / 2)
+    known = sums.known
+    weight = sums.weight[known]
+    moved = (mean - sums.compared)[known, :r]
+    second = unfolded(np.sum(matrices, axis=0), r) / weight.sum()
+    observed = second - (moved.T * (weight / weight.sum())) @ moved
+    variance = sum(each.noise.tied**2 for each in releases) / weight.sum() ** 2
+    return pooled_covariance(observed, variance, space.within, space.shape)
 
 
 def expected_means(
@@ -318,7 +345,7 @@ def _shares(weight: FloatArray) -> FloatArray:
 def _total_weight(release: TaskRelease) -> FloatArray:
     """Σ w of each mode: the noisy sum and the plan's expectation, each by its precision."""
     noise = release.noise.weight**2
-    doubt = (WEIGHT_UNSURE * release.expected_weight) ** 2
+    doubt = (release.weight_unsure * release.expected_weight) ** 2
     steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
     total: FloatArray = np.maximum(steadied, 0.02 * release.expected_weight)
     return total
