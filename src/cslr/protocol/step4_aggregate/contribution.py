@@ -193,8 +193,8 @@ def mode_statistics(
     if full is not None:  # about the public centre, whatever the prototypes are
         return Statistics(total, offset, gathered @ full, gathered @ targets)
     excess = (gathered @ second - total[..., None] * prototype_second) / seconds.spread
-    if seconds.count == 1:  # shared: the public shape, and one number for its scale
-        excess = excess.mean(axis=-1, keepdims=True)
+    if seconds.count <= 1:  # shared: the public shape, and one number for its scale, or none
+        excess = excess.mean(axis=-1, keepdims=True)[..., : seconds.count]
     return Statistics(total, offset, excess, gathered @ targets)
 
 
