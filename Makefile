@@ -8,7 +8,7 @@ FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/tes
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results limits reproduce reproduce-quick tables trust clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits reproduce reproduce-quick tables trust clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -47,9 +47,13 @@ trust: $(TRUST) ## the evidence behind every promise, as a card; at most 15 minu
 lint: $(READY) ## style, types, layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-results: $(READY) ## measure the README's figures; DATA=directory of the data sets
+results: $(READY) ## measure the figures of docs/results.md; DATA=directory of the data sets
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make results DATA=DIR"; exit 2; }
 	@$(BIN)/python benchmarks/results.py --data $(DATA)
+
+people: $(READY) ## measure the README's table: a person hidden, a client hidden; DATA=directory
+	@test -n "$(DATA)" || { echo "give the directory of the data sets: make people DATA=DIR"; exit 2; }
+	@$(BIN)/python benchmarks/people.py --data $(DATA)
 
 limits: $(READY) ## what any reading of the releases could reach (docs/limits.md); DATA=directory
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make limits DATA=DIR"; exit 2; }

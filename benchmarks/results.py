@@ -1,4 +1,4 @@
-"""Measure the README's results and write them into it.
+"""Measure the figures of docs/results.md and write them into it.
 
     python benchmarks/results.py --data DIR
 
@@ -165,10 +165,10 @@ def main() -> None:
     data = parser.parse_args().data
     cells = [measured(data, table) for table in TABLES]
     parts = [lines_of(table, own) for table, own in zip(TABLES, cells, strict=True)]
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
+    page = ROOT / "docs" / "results.md"
+    text = page.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
-    readme.write_text(
+    page.write_text(
         head + block(parts, cells[0][0]["delta"]) + rest.split(END)[1], encoding="utf-8"
     )
     picture = ROOT / "runs" / "results" / "ag-news-20-8-labels" / "accuracy.png"

@@ -3,7 +3,7 @@
     python benchmarks/trust.py
 
 Runs everything in tests/trust, writes trust-card.json (name, target, figure, holds) and the card in
-the README. A row whose test did not come to its end is shown as not measured: it does not hold.
+docs/trust.md. A row whose test did not come to its end is shown as not measured: it does not hold.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def show(rows: list[Row], minutes: float) -> None:
 
 
 def write(rows: list[Row], minutes: float) -> None:
-    """trust-card.json, and the block in the README."""
+    """trust-card.json, and the block in docs/trust.md."""
     content = json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
     (ROOT / "trust-card.json").write_text(content, encoding="utf-8")
     lines = [BEGIN, "", "| promise | target | figure | holds |", "|---|---|---|---|"]
@@ -128,9 +128,9 @@ def write(rows: list[Row], minutes: float) -> None:
         for row in rows
     ]
     lines += ["", f"`make trust` measures and writes this; it took {minutes:.0f} minutes.", END]
-    readme = ROOT / "README.md"
-    head, rest = readme.read_text(encoding="utf-8").split(BEGIN)
-    readme.write_text(head + "\n".join(lines) + rest.split(END)[1], encoding="utf-8")
+    page = ROOT / "docs" / "trust.md"
+    head, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    page.write_text(head + "\n".join(lines) + rest.split(END)[1], encoding="utf-8")
 
 
 def main() -> None:

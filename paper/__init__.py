@@ -8,7 +8,7 @@ effects        margins between methods, with intervals and corrected p
 accountant     what the paper's noise table costs
 sheet          Markdown, LaTeX and CSV
 printed, doubts  the paper's numbers as data, and where they disagree
-verdicts, reproduction, readme   REPRODUCTION.md and the README's block
+verdicts, reproduction, readme   REPRODUCTION.md and the block of docs/results.md
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = ["readme_block", "rebuild"]
 PAPER: Final = "paper.toml"
 """The file among the experiments that is none: the paper's own numbers."""
 MAIN: Final = ("main", "main")
-"""Experiment and table that the README shows."""
+"""Experiment and table that docs/results.md shows."""
 
 
 def rebuild(experiments: Path, traces: Path, out: Path, target: Path | None = None) -> list[Path]:
-    """Write every table, REPRODUCTION.md, and the README's block where it has markers.
+    """Write every table, REPRODUCTION.md, and the block of docs/results.md where it has markers.
 
     out: a folder for <experiment>-<table>.md, .tex and .csv. target: REPRODUCTION.md, by default
-    beside ``out``; README.md is looked for beside it. Same traces, same bytes.
+    beside ``out``; docs/results.md is looked for beside it. Same traces, same bytes.
     """
     target = target or out.parent / "REPRODUCTION.md"
     paper = load_paper(experiments / PAPER)
@@ -55,7 +55,7 @@ def rebuild(experiments: Path, traces: Path, out: Path, target: Path | None = No
     folder = Path(os.path.relpath(out, target.parent)).as_posix()
     text = document(paper, loaded, tables, finished, folder)
     write_atomic(target, text.encode())
-    return [*written, target, *_readme(target.parent / "README.md", tables.get(MAIN), finished)]
+    return [*written, target, *_page(target.parent / "docs" / "results.md", tables.get(MAIN), finished)]
 
 
 def _write(built: Built, out: Path) -> list[Path]:
@@ -67,8 +67,8 @@ def _write(built: Built, out: Path) -> list[Path]:
     return paths
 
 
-def _readme(path: Path, main: Built | None, traces: dict[str, Trace]) -> list[Path]:
-    """The README, if there is one with markers and a main table to show."""
+def _page(path: Path, main: Built | None, traces: dict[str, Trace]) -> list[Path]:
+    """The page of results, if there is one with markers and a main table to show."""
     if main is None or not path.exists():
         return []
     page = with_block(path.read_text(encoding="utf-8"), readme_block(main, traces))

@@ -1,4 +1,4 @@
-"""The README's block: the main table with its yardsticks, between two markers."""
+"""The block of docs/results.md: the main table with its yardsticks, between two markers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def readme_block(built: Built, traces: Mapping[str, Trace]) -> str:
             f"Privacy simulated. {ran(built.cells, traces)}",
             markdown_table((*header, "end-to-end ε"), rows),
             f"† reads clients' rows without noise.{_closed(layout)}",
-            f"Every number of the paper beside ours: [REPRODUCTION.md](REPRODUCTION.md). Run: "
+            f"Every number of the paper beside ours: [REPRODUCTION.md](../REPRODUCTION.md). Run: "
             f"`{command(built.experiment.name)}`; tables again from traces: `{REBUILD}`.",
         ]
     )

@@ -95,7 +95,7 @@ def tables_command(
     """Make every table again from the traces alone. Nothing is run and no data are needed.
 
     Each is written as .md, .tex and .csv; REPRODUCTION.md beside the folder holds them against
-    the paper, and the README there gets its own. Tables show the cells that are finished:
+    the paper, and docs/results.md there gets its own. Tables show the cells that are finished:
     `cslr reproduce` runs the others.
 
     Example: `cslr tables --traces experiments/traces --out tables`

@@ -1,4 +1,4 @@
-"""All tables, REPRODUCTION.md and the README's block from traces alone, the same every time."""
+"""All tables, REPRODUCTION.md and the page of results from traces alone, the same every time."""
 
 from __future__ import annotations
 
@@ -181,29 +181,31 @@ def test_a_damaged_trace_stops_everything_before_a_file_is_written(place, traces
     assert not (place / "tables").exists()
 
 
-def test_the_readme_gets_its_block_between_the_markers(place):
-    readme = place / "README.md"
-    readme.write_text(
+def test_the_page_of_results_gets_its_block_between_the_markers(place):
+    page = place / "docs" / "results.md"
+    page.parent.mkdir()
+    page.write_text(
         "# Name\n<!-- reproduction:begin -->\nold\n<!-- reproduction:end -->\nrest\n",
         encoding="utf-8",
     )
-    text = again(place)["README.md"].decode()
+    text = again(place)["docs/results.md"].decode()
     assert text.startswith("# Name\n<!-- reproduction:begin -->\nAverage score in %")
     assert text.endswith("<!-- reproduction:end -->\nrest\n")
     assert "old" not in text
     assert "| method | Split-AG-News, class | Split-Amazon, class | end-to-end ε |" in text
     assert "| CSLR | 78.6 ± 0.3 | 78.6 ± 0.3 | ∞ (replay 4.00) |" in text
-    assert "[REPRODUCTION.md](REPRODUCTION.md)" in text
-    assert again(place)["README.md"].decode() == text
+    assert "[REPRODUCTION.md](../REPRODUCTION.md)" in text
+    assert again(place)["docs/results.md"].decode() == text
 
 
-def test_a_readme_without_markers_is_left_alone(place):
-    (place / "README.md").write_text("# Name\n", encoding="utf-8")
-    assert "README.md" not in again(place)
-    assert (place / "README.md").read_text(encoding="utf-8") == "# Name\n"
+def test_a_page_without_markers_is_left_alone(place):
+    (place / "docs").mkdir()
+    (place / "docs" / "results.md").write_text("# Name\n", encoding="utf-8")
+    assert "docs/results.md" not in again(place)
+    assert (place / "docs" / "results.md").read_text(encoding="utf-8") == "# Name\n"
 
 
-def test_the_readme_says_how_far_cslr_gets_to_pooled_training(place, make, put):
+def test_the_page_says_how_far_cslr_gets_to_pooled_training(place, make, put):
     text = """\
 title = "t"
 [[part]]
@@ -214,8 +216,9 @@ grid = { method = ["majority", "zero-shot", "cslr", "joint"], seed = [13] }
     for cell in make('[[table]]\nname = "main"\ncaption = "c"\n', text).cells:
         put(cell, up=levels[cell.config.method])
     marked = "<!-- reproduction:begin --><!-- reproduction:end -->"
-    (place / "README.md").write_text(marked, encoding="utf-8")
-    assert "pooled training CSLR goes 25 % on Split-AG-News." in again(place)["README.md"].decode()
+    (place / "docs").mkdir()
+    (place / "docs" / "results.md").write_text(marked, encoding="utf-8")
+    assert "pooled training CSLR goes 25 % on Split-AG-News." in again(place)["docs/results.md"].decode()
 
 
 def test_the_document_may_lie_elsewhere(place):
