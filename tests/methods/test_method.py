@@ -59,11 +59,9 @@ def every_stage(name: str, context: MethodContext) -> list[Fitted]:
 def briefly():
     """Networks that take minutes are trained for a few steps: no promise here is about quality."""
     with pytest.MonkeyPatch.context() as patch:
-        short = replace(
-            fedcil.RECIPES["short"], iterations=6, consolidation=6, imitation=30, prior_rows=400
-        )
-        patch.setitem(fedcil.RECIPES, "short", short)
-        patch.setitem(fedta.RECIPES, "short", replace(fedta.RECIPES["short"], rounds=1, epochs=2))
+        brief = replace(fedcil.RECIPE, iterations=6, consolidation=6, imitation=30, prior_rows=400)
+        patch.setattr(fedcil, "RECIPE", brief)
+        patch.setattr(fedta, "RECIPE", replace(fedta.RECIPE, rounds=1, epochs=2))
         yield
 
 
