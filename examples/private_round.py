@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 import cslr
-from cslr.protocol.clip_bound import with_bound
-from cslr.protocol.step1_list import ListLearner
 
 
 class Nowhere:
@@ -36,9 +34,9 @@ def main() -> None:
     modes = cslr.declare_modes(space, corpus, topics[:2], 1, "labels", seeds.at("prototypes"))
     family = cslr.Family("classification", labels=2)
     agreement = cslr.Agreement(
-        space, modes, ListLearner(), "signature", "shared", 1, clients=30, family=family
+        space, modes, cslr.ListLearner(), "signature", "shared", 1, clients=30, family=family
     )
-    agreement = with_bound(agreement, corpus, labels_per_task=2)
+    agreement = cslr.with_bound(agreement, corpus, labels_per_task=2)
 
     # Private things: each client's examples.
     labels = rng.integers(2, size=900)

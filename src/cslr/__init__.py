@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from cslr.privacy.secure_sum import plain_sum
     from cslr.privacy.values import Bounded, Released, Summed
     from cslr.protocol.agreement import Agreement
-    from cslr.protocol.head import Head, HeadSettings, train_head
+    from cslr.protocol.clip_bound import with_bound
+    from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
     from cslr.protocol.ports import Ask, Cohort, Examples, Request
     from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
     from cslr.protocol.round import Session, contribute, replay_of
+    from cslr.protocol.step1_list import ListLearner
     from cslr.protocol.step4_aggregate.estimate import Replay
-    from cslr.protocol.step5_rehearse import rehearse
+    from cslr.protocol.step5_rehearse import Rehearsal, rehearse
     from cslr.protocol.targets import Family
     from cslr.seeding import Seeds
 
@@ -48,12 +50,14 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.privacy.secure_sum": ("plain_sum",),
     "cslr.privacy.values": ("Bounded", "Released", "Summed"),
     "cslr.protocol.agreement": ("Agreement",),
-    "cslr.protocol.head": ("Head", "HeadSettings", "train_head"),
+    "cslr.protocol.clip_bound": ("with_bound",),
+    "cslr.protocol.head": ("Head", "HeadSettings", "initial_head", "train_head"),
     "cslr.protocol.ports": ("Ask", "Cohort", "Examples", "Request"),
     "cslr.protocol.public_space": ("Modes", "PublicSpace", "build_space", "declare_modes"),
     "cslr.protocol.round": ("Session", "contribute", "replay_of"),
     "cslr.protocol.step4_aggregate.estimate": ("Replay",),
-    "cslr.protocol.step5_rehearse": ("rehearse",),
+    "cslr.protocol.step1_list": ("ListLearner",),
+    "cslr.protocol.step5_rehearse": ("Rehearsal", "rehearse"),
     "cslr.protocol.targets": ("Family",),
     "cslr.seeding": ("Seeds",),
 }
@@ -76,11 +80,13 @@ __all__ = [
     "Head",
     "HeadSettings",
     "Ledger",
+    "ListLearner",
     "Model",
     "Modes",
     "Plan",
     "Population",
     "PublicSpace",
+    "Rehearsal",
     "Released",
     "Replay",
     "Request",
@@ -96,6 +102,7 @@ __all__ = [
     "declare_modes",
     "epsilon_of",
     "forecast",
+    "initial_head",
     "learn",
     "load",
     "load_config",
@@ -104,6 +111,7 @@ __all__ = [
     "release",
     "replay_of",
     "train_head",
+    "with_bound",
 ]
 
 

@@ -214,7 +214,7 @@ def test_weak_promises_and_few_public_rows_are_warned_of(arguments):
     with pytest.warns(UserWarning, match="delta = 1e-05 is not below 1/200000"):
         cslr.learn(**arguments, simulate=True)
     arguments |= {"registered": 50, "public": arguments["public"][:120], "settings": {}}
-    arguments["settings"] = {"replay.anchors": 24, "replay.dimension": 64, "head.passes": 1}
+    arguments["settings"] = {"replay.anchors": 24, "replay.dimension": 64, "head.samples": 50}
     arguments["X"] = np.tile(arguments["X"], 4)
     arguments["public"] = np.tile(arguments["public"], 4)
     arguments["label_texts"] = {k: np.tile(v, 4) for k, v in arguments["label_texts"].items()}

@@ -20,7 +20,7 @@ from cslr.errors import RunDirectoryError
 from cslr.protocol.step2_sign import failure_bound
 from cslr.research.theory.kept import load_run
 from cslr.runs.checksum import seal_arrays
-from cslr.runs.predict import Model
+from cslr.runs.predict import ModelFacts
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -302,7 +302,7 @@ def test_a_run_that_cannot_be_judged_is_a_message(finished, cslr, tmp_path):
 
 def test_a_replay_of_another_encoder_is_refused(finished, cslr, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
-    replace(Model.load(tmp_path / "run"), encoder_id="other").save(tmp_path / "run")
+    replace(ModelFacts.load(tmp_path / "run"), encoder_id="other").save(tmp_path / "run")
     code, _, err = cslr("quality", "run")
     assert code == 2
     assert "the run learnt with other" in " ".join(err.split())

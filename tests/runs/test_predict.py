@@ -22,7 +22,7 @@ from cslr.methods.registry import METHODS
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import load_embedded
 from cslr.runs.learn import run
-from cslr.runs.predict import KEEP_NO_HEAD, Answer, Choice, Entity, Model, load_predictor
+from cslr.runs.predict import KEEP_NO_HEAD, Answer, Choice, Entity, ModelFacts, load_predictor
 
 pytestmark = pytest.mark.xdist_group("predict")
 
@@ -157,7 +157,7 @@ def test_the_model_beside_the_heads_is_public(finished):
     }
     assert plain["labels"] == ["O", "DRUG", "PERSON", "PLACE"]
     assert (plain["family"], plain["scenario"]) == ("tagging", "domain")
-    assert Model.load(finished("ward")).tasks["surgery"] == (0, 1, 2, 3)
+    assert ModelFacts.load(finished("ward")).tasks["surgery"] == (0, 1, 2, 3)
 
 
 def test_an_answer_is_a_line_or_plain_values():
@@ -198,7 +198,7 @@ def test_a_seed_that_was_not_run_is_told_with_those_that_were(copy):
 
 
 def test_another_encoder_is_refused(copy):
-    model = Model.load(copy)
+    model = ModelFacts.load(copy)
     replace(model, encoder_id=model.encoder_id.replace("sha256:", "sha256:00")).save(copy)
     refused(copy, EncoderError, "learnt with sha256:00.*understands no other")
 

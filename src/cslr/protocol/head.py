@@ -12,7 +12,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 
-__all__ = ["Batch", "Head", "HeadSettings", "train_head"]
+__all__ = ["Batch", "Head", "HeadSettings", "initial_head", "train_head"]
 
 Batch = tuple[FloatArray, FloatArray]
 """Embeddings (n, d) and targets (n, c)."""

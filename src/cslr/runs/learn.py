@@ -27,7 +27,7 @@ from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.evaluation import figures_of, plain, privately_measured
 from cslr.runs.mixed_encoders import in_common, translation_arrays
-from cslr.runs.predict import Model
+from cslr.runs.predict import ModelFacts
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
 from cslr.runs.results import Result, collect
 from cslr.runs.settled import SettledConfig, as_settled
@@ -57,10 +57,10 @@ def run(
     return collect(settled.given, directory, embedded.stream, shown)
 
 
-def _model(config: Config, embedded: EmbeddedStream) -> Model:
+def _model(config: Config, embedded: EmbeddedStream) -> ModelFacts:
     """What has to be known to use the heads of a run that has learnt all tasks."""
     stream, others = embedded.stream, embedded.others
-    return Model(
+    return ModelFacts(
         config.method,
         stream.family,
         stream.scenario(config.stream.scenario),

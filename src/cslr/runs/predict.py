@@ -27,7 +27,15 @@ from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.spacing import spaced
 from cslr.text.words import TokenEncoder, embed_words, load_token_encoder
 
-__all__ = ["KEEP_NO_HEAD", "Answer", "Choice", "Entity", "Model", "Predictor", "load_predictor"]
+__all__ = [
+    "KEEP_NO_HEAD",
+    "Answer",
+    "Choice",
+    "Entity",
+    "ModelFacts",
+    "Predictor",
+    "load_predictor",
+]
 
 _FILE: Final = "model.json"
 _AT_ONCE: Final = 256  # texts that are held and embedded together
@@ -37,7 +45,7 @@ a head needs no method."""
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelFacts:
     """What has to be known to use a run's heads. All of it is public."""
 
     method: str
@@ -156,7 +164,7 @@ class Answer:
 class Predictor:
     """A head that was learnt, and the encoder it was learnt with."""
 
-    model: Model
+    model: ModelFacts
     head: Head
     encoder: str
     encoder_id: str
@@ -232,7 +240,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
 
     An encoder that clients ran has a head of its own, or else the common one behind its map.
     """
-    model = Model.load(run)
+    model = ModelFacts.load(run)
     if seed is not None and seed not in model.seeds:
         seeds = ", ".join(map(str, model.seeds))
         raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
@@ -259,12 +267,12 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
     return Predictor(model, _checked(head, model, path), name, encoder_id, into)
 
 
-def _places(model: Model, encoder: str | None) -> list[int]:
+def _places(model: ModelFacts, encoder: str | None) -> list[int]:
     """Where among the encoders of clients this one stands, if it does."""
     return [number for number, name in enumerate(model.others) if name == encoder]
 
 
-def _checked(head: Head, model: Model, path: Path) -> Head:
+def _checked(head: Head, model: ModelFacts, path: Path) -> Head:
     if head.bias2.shape != (Family(model.family, len(model.labels)).outputs,):
         raise _damaged(path)
     return head

@@ -14,13 +14,7 @@ from .world import Case, Company, Transcript, World, differences, moved, rows_of
 
 pytestmark = pytest.mark.xdist_group("worlds")
 
-SMALL = {
-    "replay.dimension": 8,
-    "replay.anchors": 12,
-    "head.hidden": 4,
-    "head.samples": 12,
-    "head.passes": 1,
-}
+SMALL = {"replay.dimension": 8, "replay.anchors": 12, "head.samples": 12}
 
 
 class CalledWorld(World):

@@ -21,7 +21,7 @@ from cslr.protocol.head import Head
 from cslr.protocol.targets import Family
 from cslr.runs.checksum import open_arrays
 from cslr.runs.directory import read_config, read_trace
-from cslr.runs.predict import Model
+from cslr.runs.predict import ModelFacts
 
 __all__ = ["KeptReplay", "KeptRun", "load_run"]
 
@@ -69,7 +69,7 @@ class KeptRun:
 
     path: Path
     config: Config
-    model: Model
+    model: ModelFacts
     trace: tuple[dict[str, Any], ...]
 
     def replay(self, seed: int) -> KeptReplay:
@@ -142,7 +142,7 @@ class KeptRun:
 
 def load_run(path: Path) -> KeptRun:
     """The finished run in a directory; refused if it kept no replay."""
-    model = Model.load(path)
+    model = ModelFacts.load(path)
     config, trace = read_config(path), path / "trace.jsonl"
     if config.replay.coordinates != "projection":
         raise ConfigError(
