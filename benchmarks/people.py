@@ -61,14 +61,14 @@ def block(rows: list[str]) -> str:
     return "\n".join(
         [
             BEGIN,
-            "| | zero-shot, ε = 0 | client, ε = 4 | person, ε = 1 | person, ε = 4 | person, ε = 8 | "
-            "person, no noise | pooled, no privacy | gap closed at ε = 4 |",
+            "| | zero-shot, ε = 0 | client, ε = 4 | person, ε = 1 | person, ε = 4 | "
+            "person, ε = 8 | person, no noise | pooled, no privacy | gap closed at ε = 4 |",
             "|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Average score in %, mean over seeds {SEEDS}, end-to-end ε from the ledger against the",
-            "roster, δ = 1e-5, the paper's numbers of clients as silos, privacy simulated. A person is",
-            "a row (topics, sentiment), a dialogue (intents) or a sentence (names).",
+            f"Average score in %, mean over seeds {SEEDS}, end-to-end ε from the ledger against",
+            "the roster, δ = 1e-5, the paper's numbers of clients as silos, privacy simulated. A",
+            "person is a row (topics, sentiment), a dialogue (intents) or a sentence (names).",
             "`make people DATA=DIR` measures and writes this.",
             END,
         ]

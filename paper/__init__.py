@@ -55,7 +55,11 @@ def rebuild(experiments: Path, traces: Path, out: Path, target: Path | None = No
     folder = Path(os.path.relpath(out, target.parent)).as_posix()
     text = document(paper, loaded, tables, finished, folder)
     write_atomic(target, text.encode())
-    return [*written, target, *_page(target.parent / "docs" / "results.md", tables.get(MAIN), finished)]
+    return [
+        *written,
+        target,
+        *_page(target.parent / "docs" / "results.md", tables.get(MAIN), finished),
+    ]
 
 
 def _write(built: Built, out: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from cslr.errors import ConfigError, RunDirectoryError
 from cslr.research.experiments.grid import Cell, dotted
 from cslr.runs.directory import RunDirectory, read_config
 
-MOST = 52
+MOST = 53
 ROOT = Path(__file__).resolve().parent.parent
 
 

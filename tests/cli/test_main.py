@@ -360,7 +360,7 @@ def test_help_teaches(cslr):
         assert word in out
 
 
-SMALL = "yardsticks = false\n[head]\nsamples = 20\npasses = 1\n"
+SMALL = "yardsticks = false\n[head]\nsamples = 20\n"
 
 
 @pytest.mark.parametrize(

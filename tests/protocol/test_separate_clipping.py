@@ -128,8 +128,8 @@ def test_each_statistic_has_noise_of_its_own_bound(
     assert vars(noisy.noise) == pytest.approx(
         dict(
             zip(
-                ("weight", "offset", "second", "target"),
-                (plan.sigma * bound for bound in BOUNDS),
+                ("weight", "offset", "second", "target", "tied"),
+                (*(plan.sigma * bound for bound in BOUNDS), 0.0),
                 strict=True,
             )
         )

@@ -10,7 +10,7 @@ import pytest
 
 from cslr.errors import BudgetExceeded
 from cslr.methods.registry import METHODS, YARDSTICKS
-from cslr.protocol.head import HeadSettings, initial_head
+from cslr.protocol.head import initial_head
 from cslr.runs.metrics import backward_transfer
 
 OPEN = [name for name in YARDSTICKS if METHODS[name].reads == "openly"]
@@ -204,7 +204,7 @@ def test_stages_may_be_called_alone_and_in_any_order(make_context, world):
 
 def test_all_methods_of_a_seed_begin_with_the_same_head(make_context):
     context = make_context()
-    expected = initial_head(24, 4, HeadSettings(16, 3e-4), context.seeds.at("initial head"))
+    expected = initial_head(24, 4, context.head_settings, context.seeds.at("initial head"))
     for method in OPEN:
         head = next(iter(METHODS[method].stages(make_context())))().artefacts["head"]
         np.testing.assert_array_equal(head["weights1"], expected.weights1)

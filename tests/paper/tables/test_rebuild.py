@@ -218,7 +218,10 @@ grid = { method = ["majority", "zero-shot", "cslr", "joint"], seed = [13] }
     marked = "<!-- reproduction:begin --><!-- reproduction:end -->"
     (place / "docs").mkdir()
     (place / "docs" / "results.md").write_text(marked, encoding="utf-8")
-    assert "pooled training CSLR goes 25 % on Split-AG-News." in again(place)["docs/results.md"].decode()
+    assert (
+        "pooled training CSLR goes 25 % on Split-AG-News."
+        in again(place)["docs/results.md"].decode()
+    )
 
 
 def test_the_document_may_lie_elsewhere(place):

@@ -37,9 +37,7 @@ seeds = [13]
 dimension = 8
 anchors = 12
 [head]
-hidden = 4
 samples = 12
-passes = 1
 """
 COMPANY = 0.05
 """How far the texts that are given together move each other's vectors."""

@@ -43,6 +43,10 @@ FULL_WEIGHT: Final = 8
 """Examples from which on a client's label counts fully: w = min(n, 8) / 8."""
 
 
+NO_MATRIX: Final[FloatArray] = np.zeros(0)
+"""Of statistics that carry none."""
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Sums over candidates or clients, with any leading axes."""
@@ -51,7 +55,11 @@ class Statistics:
     offset: FloatArray  # (..., K, r)
     second: FloatArray  # (..., K, s), s = 1 (shared), r (diagonal) or r (r + 1) / 2 (full)
     target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
-    tied: FloatArray | None = None  # (..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied``
+    tied: FloatArray = NO_MATRIX  # (..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied``
+
+    def __post_init__(self) -> None:
+        if self.tied is NO_MATRIX:
+            object.__setattr__(self, "tied", np.zeros((*self.weight.shape[:-1], 0)))
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,6 @@ class Layout:
             axis=-1,
         )
         vectors: FloatArray = blocks.reshape(*blocks.shape[:-2], self.modes * self.width)
-        if statistics.tied is None:
-            return vectors
         return np.concatenate([vectors, statistics.tied * self.tied_scale], axis=-1)
 
     def blocks(self, statistics: Statistics) -> list[FloatArray]:
@@ -122,7 +128,7 @@ class Layout:
             offset,
             second / self.second_scale,
             target / self.target_scale,
-            tied / self.tied_scale if self.tied else None,
+            tied / self.tied_scale,
         )
 
 

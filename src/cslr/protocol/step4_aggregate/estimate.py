@@ -200,7 +200,7 @@ def _tied(
     releases: Sequence[TaskRelease], sums: _Sums, mean: FloatArray, space: PublicSpace
 ) -> TiedCovariance | None:
     """The covariance within modes from the matrices of all tasks: M / Σw − Σ w (μ − p)(μ − p)ᵀ."""
-    matrices = [each.sums.tied for each in releases if each.sums.tied is not None]
+    matrices = [each.sums.tied for each in releases if each.sums.tied.size]
     if not matrices:
         return None
     r = round((math.sqrt(1 + 8 * matrices[0].shape[-1]) - 1) / 2)
