@@ -42,7 +42,8 @@ def cohort(world):
 
 def permuted(lists: Statistics, clients=slice(None), entries=slice(None)) -> Statistics:
     """The same lists (b, groups × L, ·) in another order; entries of one group alone."""
-    return Statistics(*(block[clients][:, entries] for block in vars(lists).values()))
+    blocks = (lists.weight, lists.offset, lists.second, lists.target)
+    return Statistics(*(block[clients][:, entries] for block in blocks))
 
 
 def by_name(lists: Statistics, ids: np.ndarray) -> np.ndarray:
