@@ -247,7 +247,7 @@ def main() -> None:
     lines = [
         BEGIN,
         "| stream | clients | zero-shot | label texts | CSLR | releases in hindsight | true means "
-        "in hindsight | joint | of the way: CSLR / releases / true means |",
+        "in hindsight | joint | share of the gap: CSLR / releases / true means |",
         "|---|---|---|---|---|---|---|---|---|",
         *rows,
         "",

@@ -65,7 +65,7 @@ class Comparison:
 def spread(values: Sequence[float]) -> Spread:
     """Mean and sample deviation; a NaN is never averaged away, nothing at all is an error."""
     if not values:
-        raise ValueError("values must not be empty: there is no mean of nothing")
+        raise ValueError("values must not be empty")
     sample = np.asarray(values, dtype=np.float64)
     several = len(sample) > 1 and bool(np.isfinite(sample).all())
     sd = float(sample.std(ddof=1)) if several else math.nan
@@ -83,7 +83,7 @@ def summary_interval(x: Spread, y: Spread, level: float = LEVEL) -> Interval:
     """
     n = min(x.n, y.n)
     if n < 2:
-        raise ValueError(f"an interval needs two seeds or more of each method, not {n}")
+        raise ValueError(f"an interval requires at least two seeds of each method, not {n}")
     quantile = float(stats.t.ppf((1 + level) / 2, n - 1))
     half = quantile * math.sqrt(x.sd**2 / x.n + y.sd**2 / y.n)
     difference = x.mean - y.mean
@@ -134,7 +134,7 @@ def holm(p: Sequence[float]) -> tuple[float, ...]:
     hand because SciPy has only the false-discovery rates of Benjamini, Hochberg and Yekutieli.
     """
     if any(not 0 <= value <= 1 for value in p):
-        raise ValueError(f"p must lie in [0, 1]: {list(p)}")
+        raise ValueError(f"p must lie in [0, 1], not {list(p)}")
     order = sorted(range(len(p)), key=lambda i: p[i])
     adjusted, before = [0.0] * len(p), 0.0
     for place, i in enumerate(order):
@@ -146,9 +146,11 @@ def holm(p: Sequence[float]) -> tuple[float, ...]:
 def _differences(x: Sequence[float], y: Sequence[float]) -> FloatArray:
     """(n,) seed by seed."""
     if len(x) != len(y):
-        raise ValueError(f"x and y must be of the same seeds: {len(x)} and {len(y)} values")
+        raise ValueError(
+            f"x and y must have values of the same seeds, not {len(x)} and {len(y)} values"
+        )
     if len(x) < 2:
-        raise ValueError(f"a paired comparison needs two seeds or more, not {len(x)}")
+        raise ValueError(f"a paired comparison requires at least two seeds, not {len(x)}")
     differences: FloatArray = np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)
     if not np.isfinite(differences).all():
         raise ValueError("x and y must be finite: an undefined score cannot be compared")

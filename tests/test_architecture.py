@@ -1,4 +1,4 @@
-"""What the house promises about itself: light imports, and nothing that loads or draws unseen."""
+"""Architecture rules: light imports, no unpickling, no global randomness, no shared names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -285,3 +287,55 @@ def test_methods_that_are_folders_are_imported_when_asked_for():
         env={"PYTHONPATH": str(SOURCE.parent)},
     )
     assert done.stdout.strip() == "[]"
+
+
+SHARED_FILE_NAMES = {
+    "audit.py": ("cli", "cli/show"),  # a verb, and what it prints
+    "theory.py": ("cli", "cli/show"),  # a verb, and what it prints
+    "predict.py": ("cli", "runs"),  # a verb, and what it runs
+    "ag_news.py": ("data/hub", "data/streams"),  # a data set downloaded, and read
+    "amazon.py": ("data/hub", "data/streams"),
+    "multiwoz.py": ("data/hub", "data/streams"),
+    "conll.py": ("data/own/formats", "data/streams"),  # one file format, of own rows and of streams
+    "grid.py": ("privacy", "research/experiments"),  # the integer grid, and a grid of settings
+    # The secure sum is a protocol with a client, a server, messages and terms of its own.
+    "checks.py": ("privacy/secure_sum", "runs"),
+    "codec.py": ("federation/wire", "privacy/secure_sum"),
+    "messages.py": ("privacy/secure_sum", "protocol"),
+    "server.py": ("methods/fedta", "privacy/secure_sum"),
+    "terms.py": ("federation/wire", "privacy/secure_sum"),
+}
+"""File names that two packages may share, with these packages."""
+
+
+def shared_names(places: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Names that occur in several places, with the places; from pairs (name, place)."""
+    found = defaultdict(list)
+    for name, place in places:
+        found[name].append(place)
+    return {name: tuple(sorted(where)) for name, where in found.items() if len(where) > 1}
+
+
+def test_no_two_public_classes_share_a_name():
+    classes = [
+        (node.name, str(path.relative_to(SOURCE)))
+        for path in FILES
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert len(classes) > 100
+    assert shared_names(classes) == {}
+
+
+def test_modules_share_a_file_name_only_where_it_is_listed():
+    modules = [
+        (path.name, path.parent.relative_to(SOURCE).as_posix())
+        for path in FILES
+        if path.name not in ("__init__.py", "__main__.py")
+    ]
+    assert shared_names(modules) == SHARED_FILE_NAMES
+
+
+def test_a_name_in_two_places_is_found():
+    places = [("Bound", "audit"), ("Head", "protocol"), ("Bound", "theory")]
+    assert shared_names(places) == {"Bound": ("audit", "theory")}

@@ -23,7 +23,7 @@ import cslr
 from cslr.cli.main import app
 from cslr.config import Config
 from cslr.data.streams import SCENARIOS, STREAMS, load_stream
-from cslr.data.streams.files import Sizes
+from cslr.data.streams.data_directory import Sizes
 from cslr.methods.method import Method
 from cslr.methods.registry import METHODS
 from cslr.numerics.gaussian import Gaussians

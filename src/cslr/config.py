@@ -81,7 +81,7 @@ class StreamConfig(_Section):
 
 
 class PrivacyConfig(_Section):
-    """The promise to a client. Nobody writes a noise multiplier here: it is computed."""
+    """The privacy target. There is no noise multiplier here: it is computed."""
 
     epsilon: float = 8.0
     """What this run may cost a client."""
@@ -90,7 +90,7 @@ class PrivacyConfig(_Section):
     delta: float = 1e-5
     adversary: Literal["public", "roster"] = "roster"
     participation: float = 1.0
-    """q: the probability with which a client takes part in a release."""
+    """q: participation rate, the probability that a client participates in a release."""
     cap: int | None = Field(None, ge=1)
     """The most tasks a client contributes to; None: all of them."""
     unit: Literal["client", "person"] = "client"
@@ -241,22 +241,29 @@ class Config(_Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("seeds must be one or more different numbers")
+            raise ValueError("seeds must be one or more distinct numbers")
         if len(set(self.encoders)) != len(self.encoders):
-            raise ValueError("encoders must be different ones")
+            raise ValueError("encoders must be distinct")
         if (self.upgrade.encoder is None) != (self.upgrade.after == 0):
-            raise ValueError("upgrade needs both: the encoder before, and after how many tasks")
+            raise ValueError(
+                "upgrade.encoder (the encoder before the upgrade) and upgrade.after (the number "
+                "of tasks before it) must be set together"
+            )
         if self.upgrade.encoder and (self.encoders or self.replay.coordinates != "projection"):
-            raise ValueError("upgrade: clients must all run one encoder, before and after")
+            raise ValueError(
+                "upgrade: all clients must run one encoder before it and one after it; "
+                "remove encoders and replay.coordinates"
+            )
         if self.privacy.mode == "enforced":
             if len(self.seeds) > 1:
                 raise ValueError(
-                    "privacy.mode = 'enforced' takes one seed: every seed is a release of its own"
+                    "privacy.mode = 'enforced' allows one seed only, because every seed "
+                    "releases the data again"
                 )
             if self.privacy.budget is not None and self.privacy.epsilon > self.privacy.budget:
                 raise ValueError(
-                    f"privacy.epsilon = {self.privacy.epsilon:g} is more than the budget of all "
-                    f"runs together, privacy.budget = {self.privacy.budget:g}"
+                    f"privacy.epsilon = {self.privacy.epsilon:g} exceeds privacy.budget, the "
+                    f"budget of all runs together, which is {self.privacy.budget:g}"
                 )
         return self
 
@@ -291,9 +298,9 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> Config:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not TOML: {error}") from None
+            raise ConfigError(f"{path} is not valid TOML: {error}") from None
     return _validated(values, overrides, f"{path}: " if path else "")
 
 
@@ -309,7 +316,7 @@ def _validated(values: dict[str, Any], overrides: Mapping[str, Any], where: str)
         for section in sections:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
-                raise ConfigError(f"{section} must be a section, [{section}]")
+                raise ConfigError(f"{section} must be a table, [{section}]")
         target[key] = value
     try:
         return Config.model_validate(values)
@@ -337,4 +344,4 @@ def _mistake(error: Any, root: type[BaseModel]) -> str:
     known = sorted(section.model_fields)
     close = difflib.get_close_matches(str(location[-1]), known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{name} is not a setting; {hint}known here: {', '.join(known)}"
+    return f"unknown setting {name}; {hint}known settings: {', '.join(known)}"

@@ -1,18 +1,18 @@
-"""What can go wrong, as a tree. Every leaf says what to do about it.
+"""The exceptions of the package, as a tree. Every message says what to do.
 
-CslrError                      anything a user can act on; the program exits with code 2
+CslrError                      an error a user can act on; the program exits with code 2
 ├── ConfigError                a setting is unknown, out of range, or contradicts another
 ├── DataError                  a data directory, file, row or label is not what was declared
-├── EncoderError               a text encoder cannot be had or gave something unusable
-├── CacheCorrupted             a cached embedding file does not match its own name
+├── EncoderError               a text encoder cannot be loaded or returned unusable output
+├── CacheCorrupted             a cached embedding file does not match its checksum
 ├── RunDirectoryError          a run directory belongs to another configuration or is damaged
-├── SpoolCorrupted             a message that was accepted before is not on disk as it was
-├── MessageError               a message of a client is refused; nothing of it is kept
-│   ├── MalformedMessage       it does not begin as a message does
-│   ├── UnsupportedVersion     it is written in a format this program does not read
-│   ├── MessageTooLarge        it announces more bytes than this round has use for
+├── SpoolCorrupted             an accepted message on disk is missing or damaged
+├── MessageError               a client message is refused; nothing of it is kept
+│   ├── MalformedMessage       it does not begin with the prefix of a message
+│   ├── UnsupportedVersion     its format version is not supported
+│   ├── MessageTooLarge        it announces more bytes than this round allows
 │   ├── TruncatedMessage       it ends before the length it announced
-│   ├── TrailingBytes          something follows after the length it announced
+│   ├── TrailingBytes          it is longer than the length it announced
 │   ├── SenderTooSlow          it did not arrive before the deadline
 │   ├── MalformedHeader        its header is not one flat, canonical map
 │   ├── UnknownField           its header has a field that does not exist
@@ -20,30 +20,30 @@ CslrError                      anything a user can act on; the program exits wit
 │   ├── BadField               a field has a value of the wrong type or range
 │   ├── BadClientId            the sender's id is not 1 to 64 of A-Z a-z 0-9 _ -
 │   ├── WrongDtype             its numbers are not little-endian 64-bit integers
-│   ├── WrongShape             it has not the one row of coordinates that was asked for
-│   ├── UnknownClient          nobody is registered under the sender's id
+│   ├── WrongShape             it does not have the requested shape
+│   ├── UnknownClient          the sender's id is not registered
 │   ├── StolenIdentity         the sender's id belongs to another key
-│   ├── BadSignature           the signature is not the sender's
-│   ├── WrongFederation        it was written for another federation
-│   ├── WrongRun               it was written for another run
-│   ├── WrongKind              it answers another kind of question
+│   ├── BadSignature           the signature does not verify with the sender's key
+│   ├── WrongFederation        it is for another federation
+│   ├── WrongRun               it is for another run
+│   ├── WrongKind              it has another kind than the request
 │   ├── OldRound               it belongs to a round that is over
 │   ├── FutureRound            it belongs to a round that has not begun
 │   ├── WrongLabel             it names another release of this round
-│   ├── WrongTerms             it was made under another bound, grid or public space
-│   ├── OverlongVector         its vector is longer than one client may move the result
-│   ├── AlreadySent            the sender sent something else before, which stays
+│   ├── WrongTerms             it was made with another clip, grid, noise or public space
+│   ├── OverlongVector         the norm of its vector exceeds the clip
+│   ├── AlreadySent            the sender already sent a different message, which is kept
 │   └── RoundClosed            the round was closed without it
 └── PrivacyError               nothing is released
     ├── BudgetExceeded         the charge would exceed the federation's budget
     ├── PlanChanged            the plan was fixed before the first release and may not change
-    ├── SecondLedger           the rows have, or may have, a ledger elsewhere: one file, one ledger
-    ├── LedgerMoved            the ledger of the rows is not where it was written
+    ├── SecondLedger           the rows have, or may have, another ledger
+    ├── LedgerMoved            the ledger of the rows is not at its recorded location
     ├── SumRefused             a client refuses what a secure sum asks of it
-    │   ├── TooFewMembers      fewer clients take part than the terms ask for
+    │   ├── TooFewMembers      fewer clients participate than the terms require
     │   ├── UnknownMember      a request names a client that is not part of the sum
     │   ├── DuplicateMember    a request names a client twice
-    │   ├── AliveAndDropped    a client is called both surviving and dropped
+    │   ├── AliveAndDropped    a client is listed both as surviving and as dropped
     │   ├── MembersChanged     a client of the phase before is left out
     │   ├── NotASurvivor       this client is asked, but not counted as surviving
     │   ├── SplitView          the survivors did not all sign the same set
@@ -58,7 +58,7 @@ CslrError                      anything a user can act on; the program exits wit
     │   └── SessionsSpent      as many masked vectors were sent as allowed
     ├── SumAborted             too few clients stayed, or their shares do not fit; repeat it
     ├── SumStateCorrupted      the kept state of a secure sum is damaged
-    └── LedgerCorrupted        the ledger's chain is broken; it is never started anew
+    └── LedgerCorrupted        the ledger's hash chain is broken; no new ledger is started
 
 A wrong argument to a library function is a plain ``ValueError`` that names the argument.
 """
@@ -129,7 +129,7 @@ __all__ = [
 
 
 class CslrError(Exception):
-    """Base of everything a user can act on."""
+    """Base class of all errors a user can act on."""
 
     exit_code = 2
 
@@ -143,11 +143,11 @@ class DataError(CslrError):
 
 
 class EncoderError(CslrError):
-    """A text encoder cannot be had or gave something unusable."""
+    """A text encoder cannot be loaded or returned unusable output."""
 
 
 class CacheCorrupted(CslrError):
-    """A cached embedding file does not match its own name."""
+    """A cached embedding file does not match its checksum."""
 
 
 class RunDirectoryError(CslrError):
@@ -155,23 +155,23 @@ class RunDirectoryError(CslrError):
 
 
 class SpoolCorrupted(CslrError):
-    """A message that was accepted before is not on disk as it was; the round cannot go on."""
+    """An accepted message on disk is missing or damaged; the round cannot continue."""
 
 
 class MessageError(CslrError):
-    """A message of a client is refused: nothing of it is kept, the round goes on without it."""
+    """A client message is refused: nothing of it is kept, the round continues without it."""
 
 
 class MalformedMessage(MessageError):
-    """It does not begin as a message does."""
+    """It does not begin with the prefix of a message."""
 
 
 class UnsupportedVersion(MessageError):
-    """It is written in a format this program does not read."""
+    """Its format version is not supported."""
 
 
 class MessageTooLarge(MessageError):
-    """It announces more bytes than this round has use for."""
+    """It announces more bytes than this round allows."""
 
 
 class TruncatedMessage(MessageError):
@@ -179,7 +179,7 @@ class TruncatedMessage(MessageError):
 
 
 class TrailingBytes(MessageError):
-    """Something follows after the length it announced."""
+    """It is longer than the length it announced."""
 
 
 class SenderTooSlow(MessageError):
@@ -211,11 +211,11 @@ class WrongDtype(MessageError):
 
 
 class WrongShape(MessageError):
-    """It has not the one row of coordinates that was asked for."""
+    """It does not have the requested shape."""
 
 
 class UnknownClient(MessageError):
-    """Nobody is registered under the sender's id."""
+    """The sender's id is not registered."""
 
 
 class StolenIdentity(MessageError):
@@ -223,19 +223,19 @@ class StolenIdentity(MessageError):
 
 
 class BadSignature(MessageError):
-    """The signature is not the sender's."""
+    """The signature does not verify with the sender's key."""
 
 
 class WrongFederation(MessageError):
-    """It was written for another federation."""
+    """It is for another federation."""
 
 
 class WrongRun(MessageError):
-    """It was written for another run."""
+    """It is for another run."""
 
 
 class WrongKind(MessageError):
-    """It answers another kind of question."""
+    """It has another kind than the request."""
 
 
 class OldRound(MessageError):
@@ -251,15 +251,15 @@ class WrongLabel(MessageError):
 
 
 class WrongTerms(MessageError):
-    """It was made under another bound, grid, noise or public space than was asked for."""
+    """It was made with another clip, grid, noise or public space than requested."""
 
 
 class OverlongVector(MessageError):
-    """Its vector is longer than one client may move the result."""
+    """The norm of its vector exceeds the clip."""
 
 
 class AlreadySent(MessageError):
-    """The sender sent something else before, which stays."""
+    """The sender already sent a different message, which is kept."""
 
 
 class RoundClosed(MessageError):
@@ -279,15 +279,15 @@ class PlanChanged(PrivacyError):
 
 
 class SecondLedger(PrivacyError):
-    """The rows have, or may have, a ledger elsewhere; what they cost adds up in one."""
+    """The rows have, or may have, another ledger; all their releases must be charged to one."""
 
 
 class LedgerMoved(PrivacyError):
-    """The ledger of the rows is not where it was written: it was moved, copied or lost."""
+    """The ledger of the rows is not at its recorded location: it was moved, copied or lost."""
 
 
 class LedgerCorrupted(PrivacyError):
-    """The ledger's chain is broken; it is never started anew."""
+    """The ledger's hash chain is broken; no new ledger is started."""
 
 
 class SumRefused(PrivacyError):
@@ -295,7 +295,7 @@ class SumRefused(PrivacyError):
 
 
 class TooFewMembers(SumRefused):
-    """Fewer clients than the threshold or three take part, so nobody would hide in the sum."""
+    """Fewer than three clients or than the threshold participate, so the sum would hide none."""
 
 
 class UnknownMember(SumRefused):
@@ -319,7 +319,7 @@ class NotASurvivor(SumRefused):
 
 
 class SplitView(SumRefused):
-    """A client signed another set of survivors, or somebody else signed for it."""
+    """A client signed another set of survivors, or the signature is not its own."""
 
 
 class BadPeerKey(SumRefused):

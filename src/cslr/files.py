@@ -51,7 +51,7 @@ def write_atomic(path: Path, content: bytes, folder_mode: int = 0o777) -> None:
 def open_to_append(path: Path, private: bool) -> int:
     """Open or make a file to be read and appended to.
 
-    private: nobody but its owner may read it, also if it is there already and others could.
+    private: only its owner may read it, also if it exists already with wider permissions.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     file = os.open(path, flags, PRIVATE_FILE if private else 0o666)

@@ -174,7 +174,7 @@ def test_rows_may_be_scaled_each_for_itself(arguments):
         ({"ledger": "here", "simulate": True}, "contradict each other"),
         ({"ledger": "here", "epsilon": np.inf}, "epsilon=inf adds no noise"),
         ({"ledger": "here", "epsilon": -1.0}, "privacy.epsilon: must be greater than 0"),
-        ({"ledger": "here", "budget": 1.0}, "more than the budget"),
+        ({"ledger": "here", "budget": 1.0}, "exceeds privacy.budget"),
         ({"ledger": "here", "adversary": "server"}, "privacy.adversary"),
         ({"ledger": "here", "registered": None}, "registered is missing"),
         ({"ledger": "here", "registered": 3}, "40 of them have rows, but registered=3"),
@@ -218,7 +218,7 @@ def test_weak_promises_and_few_public_rows_are_warned_of(arguments):
     arguments["X"] = np.tile(arguments["X"], 4)
     arguments["public"] = np.tile(arguments["public"], 4)
     arguments["label_texts"] = {k: np.tile(v, 4) for k, v in arguments["label_texts"].items()}
-    with pytest.warns(UserWarning, match="public holds 120 .* Give 320 or more"):
+    with pytest.warns(UserWarning, match="public contains 120 .* Use 320 or more"):
         cslr.learn(**arguments, simulate=True)
 
 

@@ -38,7 +38,7 @@ def test_a_task_that_is_known_leaves_its_labels_alone(enforced, arguments):
     model, _ = enforced
     assert set(model.predict(arguments["X"], task="large")) == {"cat", "dog"}
     assert np.all(model.predict_proba(arguments["X"], task="large")[:, :2] == 0)
-    with pytest.raises(ConfigError, match="no task 'huge'; tasks of this run: small, large"):
+    with pytest.raises(ConfigError, match="unknown task 'huge'; tasks of this run: small, large"):
         model.predict(arguments["X"], task="huge")
 
 
@@ -103,7 +103,7 @@ def test_a_model_is_not_saved_over_something_else(enforced, tmp_path):
 
 
 def test_what_is_no_model_is_not_loaded(tmp_path, enforced):
-    with pytest.raises(RunDirectoryError, match="no run directory"):
+    with pytest.raises(RunDirectoryError, match="not a run directory"):
         cslr.load(tmp_path)
     model, _ = enforced
     model.save(tmp_path / "model")

@@ -62,7 +62,7 @@ def test_a_broken_promise_is_said_loudly(audit, monkeypatch):
     done = audit(*SMALL, "--what", "mechanism", "--runs", "200")
     assert done.exit_code == REFUTED == 3
     assert "REFUTED" in done.output
-    assert "Release nothing" in done.output
+    assert "Do not release anything" in done.output
 
 
 def test_the_plan_of_a_configuration_is_audited(audit, tmp_path):

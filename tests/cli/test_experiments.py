@@ -100,14 +100,14 @@ def test_a_change_of_defaults_since_a_trace_was_made_is_told(cslr):
     code, out, err = cslr("reproduce", "experiments/other.toml", "--dry-run")
     assert code == 0
     assert "1 finished" in out
-    assert "warning: defaults have changed since 1 traces were made" in err
+    assert "warning: 1 traces were made with other defaults" in err
     assert f"(replay.anchors 77, now 20); remove experiments/traces/{name}.jsonl" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--seeds", "a"], ["--seeds takes whole numbers"]),
+        (["--seeds", "a"], ["--seeds must be comma-separated whole numbers"]),
         (["--seeds", "99"], ["--seeds: no cell has 99", "13, 17"]),
         (["--streams", "nope"], ["--streams: no cell has 'nope'", "clinic"]),
         (["--methods", "joint"], ["--methods: no cell has 'joint'", "cslr, zero-shot"]),
@@ -144,7 +144,7 @@ def test_cells_are_run_and_skipped_failures_are_told_and_tables_made_of_traces_a
 ):
     code, out, err = cslr("reproduce", "--seeds", "13")
     assert code == 0, err
-    assert "2 cells: 0 were finished before, 2 are now, 0 failed" in out
+    assert "2 cells: 0 already finished, 2 finished now, 0 failed" in out
     assert sorted(err.splitlines())[0].startswith("1/2 clinic · ")
     assert len(traces()) == 2
     heading = json.loads(Path(f"experiments/traces/{traces()[0]}.jsonl").read_text().split("\n")[0])
@@ -153,10 +153,10 @@ def test_cells_are_run_and_skipped_failures_are_told_and_tables_made_of_traces_a
 
     code, out, err = cslr("reproduce", "experiments/main.toml", "experiments/bad.toml")
     assert code == 1
-    assert "5 cells: 2 were finished before, 2 are now, 1 failed" in out
+    assert "5 cells: 2 already finished, 2 finished now, 1 failed" in out
     told = [line for line in err.splitlines() if line.startswith("failed: ")]
     assert len(told) == 1
-    assert "stream.clients 400: 560 rows cannot give 400 clients" in told[0]
+    assert "stream.clients 400: 560 rows are not enough for 400 clients" in told[0]
     assert "runs/cells/failed" in err
     assert len(list(Path("runs/cells/failed").iterdir())) == 1
     _, out, _ = cslr("reproduce", "experiments/main.toml", "experiments/bad.toml", "--dry-run")
@@ -227,9 +227,9 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(cslr, cach
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does
     out, err = program.communicate(timeout=120)
     assert program.returncode == 130
-    assert "Interrupted. The same command goes on from here." in err
+    assert "Interrupted. Repeat the command to resume." in err
     assert "Traceback" not in err
-    assert "0 are now, 0 failed" in out
+    assert "0 finished now, 0 failed" in out
     until(lambda: not alive(program.pid))
     _, out, _ = cslr("reproduce", "experiments/long.toml", "--dry-run")
     assert sorted(listed(out).values()) == ["begun", "begun", "waiting"]

@@ -156,7 +156,7 @@ def test_of_several_ledgers_the_last_word_is_about_the_wrong_one(finished, cslr,
     code, out, _ = cslr("ledger", "verify", "two")
     assert code == 3
     said = " ".join(out.split())
-    assert said.endswith("Something is wrong with two/seed-13/ledger.jsonl.")
+    assert said.endswith("Verification failed for two/seed-13/ledger.jsonl.")
 
 
 def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_path):
@@ -183,29 +183,29 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--cap", "0"], ["privacy.cap", "greater than or equal to 1"]),
         (["--until", "0"], ["--until must be at least 1 task, not 0"]),
         (["--until", "-5"], ["--until must be at least 1 task, not -5"]),
-        (["--federation", "f"], ["--federation is for privacy that is enforced"]),
+        (["--federation", "f"], ["--federation requires --privacy enforced"]),
         (
             ["--set", "upgrade.encoder=minilm+rotated", "--set", "upgrade.after=9"],
-            ["upgrade.after = 9: the stream has 4 tasks"],
+            ["upgrade.after = 9: the stream has only 4 tasks"],
         ),
-        (["--run-dir", "/proc/x"], ["Nothing was begun", "another --run-dir"]),
+        (["--run-dir", "/proc/x"], ["Nothing was started", "another --run-dir"]),
         (["--stream", "ag-news", "--data", "nowhere"], ["nowhere", "ag_news/train.jsonl.gz"]),
         (["--stream", "ag-news"], ["--data"]),
         (["--stream", "nope"], ["clinic, desk, ward, ag-news"]),
         (["--data", "."], ["--data . is a directory", "--stream", "ag-news"]),
-        (["--data", "nowhere"], ["--data nowhere is no file of rows", "--stream"]),
-        (["--anchors", "public.txt"], ["--anchors is for rows of your own"]),
-        (["--declaration", "x.toml"], ["--declaration is for rows of your own"]),
-        (["--skip-bad-rows"], ["--skip-bad-rows is for rows of your own"]),
+        (["--data", "nowhere"], ["--data nowhere is not a file of rows", "--stream"]),
+        (["--anchors", "public.txt"], ["--anchors requires your own data"]),
+        (["--declaration", "x.toml"], ["--declaration requires your own data"]),
+        (["--skip-bad-rows"], ["--skip-bad-rows requires your own data"]),
         (["--stream", "ward", "--layer", "9"], ["no layer 9", "to 6"]),
         (["--anchor-count", "1"], ["replay.anchors"]),
-        (["[bold]x[/bold].toml"], ["[bold]x[/bold].toml cannot be read"]),
-        (["--scenario", "task"], ["nothing to decide"]),
-        (["--method", "nope"], ["known: cslr"]),
+        (["[bold]x[/bold].toml"], ["cannot read [bold]x[/bold].toml"]),
+        (["--scenario", "task"], ["nothing to predict"]),
+        (["--method", "nope"], ["known methods: cslr"]),
         (["--clients", "400"], ["--clients", "--min-rows"]),
-        (["--encoder", "/nowhere"], ["no encoder", "hub name"]),
+        (["--encoder", "/nowhere"], ["unknown encoder", "hub name"]),
         (["--seeds", "a"], ["--seeds"]),
-        (["--seeds", "1,1"], ["different"]),
+        (["--seeds", "1,1"], ["distinct"]),
         (["--privacy", "enforced"], ["privacy.federation"]),
         (
             ["--privacy", "enforced", "--federation", "f", "--method", "joint"],
@@ -213,7 +213,7 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         ),
         (
             ["--privacy", "enforced", "--federation", "f", "--set", "replay.release=list"],
-            ["lists come under their senders' names", "replay.release=sum"],
+            ["reveals which clients hold rows of a task", "replay.release=sum"],
         ),
         (
             [
@@ -238,9 +238,9 @@ def test_a_mistake_is_a_message_and_writes_nothing(cslr, tmp_path, arguments, wo
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
-        (["run"], "TOML file; flags win over it."),
-        (["predict"], "The directory of a finished run."),
-        (["ledger", "show"], "A ledger file, a run or a federation directory."),
+        (["run"], "TOML file; flags override it."),
+        (["predict"], "Directory of a finished run."),
+        (["ledger", "show"], "A ledger file, run directory or federation directory."),
         (["upgrade"], "A run directory, finished or not."),
     ],
 )
@@ -322,7 +322,7 @@ def test_a_plan_shows_sigma_cost_and_advice(cslr):
     assert plan["epsilon"]["end_to_end"]["roster"] == pytest.approx(4.0, rel=1e-6)
     assert plan["epsilon"]["end_to_end"]["server"] is None
     hopeless = json.loads(cslr("plan", "--epsilon", "0.1", "--clients", "5", "--json")[1])
-    assert "Hopeless" in hopeless["advice"]
+    assert "Not useful" in hopeless["advice"]
     code, out, _ = cslr("plan", "--cap", "1", "--tasks", "6")
     assert code == 0
     assert "σ = 1.081" in out
@@ -356,7 +356,7 @@ def test_a_plan_that_cannot_be_is_refused(cslr):
 def test_help_teaches(cslr):
     code, out, _ = cslr("run", "--help")
     assert code == 0
-    for word in ("clinic", "ontonotes", "--epsilon", "Your own rows", "--anchor-count", "--layer"):
+    for word in ("clinic", "ontonotes", "--epsilon", "Your own data", "--anchor-count", "--layer"):
         assert word in out
 
 
@@ -423,9 +423,7 @@ def test_what_only_the_method_is_measured_by_is_shown_beside_its_yardsticks(
     assert words in out
     assert 0 <= result_of(cslr(*arguments, "--json"))["more"][measure] <= 100
     code, _, err = cslr("predict", "here", "--text", "My knee hurts.")
-    assert (code, "keeps no head to ask" in err) == (
-        (2, True) if measure == "personal" else (0, False)
-    )
+    assert (code, "stores no head" in err) == ((2, True) if measure == "personal" else (0, False))
 
 
 def test_a_run_is_asked_from_the_command_line(finished, cslr, tmp_path, monkeypatch):
@@ -450,14 +448,14 @@ def test_a_run_is_asked_from_the_command_line(finished, cslr, tmp_path, monkeypa
 def test_asking_wrongly_is_a_message(finished, cslr, tmp_path, monkeypatch):
     (tmp_path / "latin.txt").write_bytes(b"fine\nna\xefve\n")
     wrong = {
-        ("nowhere", "--text", "x"): "nowhere is no run directory",
+        ("nowhere", "--text", "x"): "nowhere is not a run directory",
         (str(finished),): "give a FILE, - for standard input, or --text",
-        (str(finished), "--text", " "): "--text is empty",
+        (str(finished), "--text", " "): "--text must not be empty",
         (str(finished), "missing.txt"): "missing.txt cannot be opened",
         (str(finished), "latin.txt"): "latin.txt, line 2: byte 3 of the line is not UTF-8",
-        (str(finished), "-"): "standard input, line 2: not UTF-8",
+        (str(finished), "-"): "standard input, line 2: not valid UTF-8",
         (str(finished), "--text", "x", "--seed", "99"): "no seed 99; its seeds: 13, 17",
-        (str(finished), "--text", "x", "--task", "teeth"): "no task 'teeth'",
+        (str(finished), "--text", "x", "--task", "teeth"): "unknown task 'teeth'",
     }
     for arguments, words in wrong.items():
         stdin = io.TextIOWrapper(io.BytesIO(b"fine\nna\xefve\n"))
@@ -482,8 +480,8 @@ def test_a_run_that_stopped_goes_on_under_another_encoder(cslr, tmp_path):
     assert kinds.index("upgrade") == 2 + 2 * 2  # opening, plan, two charges with their settlements
     assert not (tmp_path / "old" / "model.json").exists()  # the old run stays as it was
     for arguments, words in (
-        (("nowhere", "--encoder", "mpnet"), "no run directory"),
-        (("old", "--encoder", "minilm"), "already runs with minilm"),
+        (("nowhere", "--encoder", "mpnet"), "not a run directory"),
+        (("old", "--encoder", "minilm"), "already uses the encoder minilm"),
         ((str(new), "--encoder", "minilm"), "can be upgraded once"),
     ):
         code, _, err = cslr("upgrade", *arguments)

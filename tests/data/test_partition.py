@@ -84,7 +84,10 @@ def test_a_client_left_with_too_few_rows_is_named_with_remedies() -> None:
 
 
 def test_more_clients_than_rows_is_refused_at_once() -> None:
-    with pytest.raises(DataError, match=r"10 rows cannot give 8 clients 2 rows each.*--clients"):
+    with pytest.raises(
+        DataError,
+        match=r"10 rows are not enough for 8 clients with at least 2 rows each.*--clients",
+    ):
         dirichlet_partition(LABELS[:10], 8, 1.0, np.random.default_rng(0), retries=10**9)
 
 

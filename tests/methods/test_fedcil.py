@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from cslr.methods.fedcil import rounds, schedules, stages
-from cslr.methods.fedcil.rounds import Federation
-from cslr.methods.fedcil.schedules import Recipe
+from cslr.methods.fedcil.rounds import PublicSide
+from cslr.methods.fedcil.schedules import TrainingSchedule
 from cslr.protocol.updates import UpdateId, release_update
 
-RECIPE = Recipe(2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80)
+RECIPE = TrainingSchedule(
+    2, 4, 1e-3, 4, coordinates=8, noise=6, generator_hidden=12, pool=64, prior_rows=80
+)
 RECIPE = replace(RECIPE, imitation=5)
 
 
@@ -20,8 +22,8 @@ RECIPE = replace(RECIPE, imitation=5)
 def made(make_context):
     """A small federation: ``made(epsilon, **more)``."""
 
-    def make(epsilon=np.inf, **more) -> Federation:
-        return Federation.of(make_context(epsilon, method="fedcil", **more), RECIPE)
+    def make(epsilon=np.inf, **more) -> PublicSide:
+        return PublicSide.of(make_context(epsilon, method="fedcil", **more), RECIPE)
 
     return make
 
@@ -102,7 +104,7 @@ def test_an_interrupted_round_is_not_paid_twice(make_context_with, make_drawer):
     context = make_context_with(make_drawer(), 8.0, method="fedcil")
     models = []
     for _ in range(2):
-        fed = Federation.of(context, RECIPE)
+        fed = PublicSide.of(context, RECIPE)
         models.append(fed.after_task(0, (fed.start(),)))
     np.testing.assert_array_equal(*models)
     assert len(context.ledger.charges) == RECIPE.rounds

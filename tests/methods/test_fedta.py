@@ -14,7 +14,7 @@ from torch.nn import functional
 from cslr.errors import BudgetExceeded
 from cslr.methods.fedta import learning
 from cslr.methods.fedta.learning import RECIPE, begin, learn_task
-from cslr.methods.fedta.local import Aim, Recipe, contrast, train
+from cslr.methods.fedta.local import AdapterTraining, Aim, contrast, train
 from cslr.methods.fedta.parts import (
     Adapter,
     adapted,
@@ -24,8 +24,8 @@ from cslr.methods.fedta.parts import (
     read,
     scaled,
 )
-from cslr.methods.fedta.rows import rows_of
-from cslr.methods.fedta.server import Candidates, Prototypes, candidates_of, choose, fuse
+from cslr.methods.fedta.server import ClassMeans, Prototypes, candidates_of, choose, fuse
+from cslr.methods.fedta.task_rows import rows_of
 from cslr.methods.registry import METHODS
 from cslr.seeding import Seeds
 
@@ -236,7 +236,7 @@ def test_after_the_server_has_spoken_a_client_depends_on_the_others(make_context
 
 def test_clients_trained_together_learn_what_each_learns_alone(make_context):
     """Also those that run out of rows while others go on."""
-    recipe = Recipe(rounds=1, epochs=3, batch=4, most=18, learning_rate=1e-3, key_rate=0.1)
+    recipe = AdapterTraining(rounds=1, epochs=3, batch=4, most=18, learning_rate=1e-3, key_rate=0.1)
     rows = rows_of(make_context(), 0)
     assert rows.sizes[0] > recipe.most > rows.sizes[-1]
     assert np.all(np.diff(rows.sizes) <= 0)
@@ -278,7 +278,7 @@ def test_keys_learn_to_be_near_the_rows_that_pick_them(make_context):
 def test_an_epoch_takes_no_more_rows_than_allowed(make_context):
     """With one row a client and epoch, one step is made, however many rows there are."""
     rows = rows_of(make_context(), 0)
-    recipe = Recipe(rounds=1, epochs=1, batch=4, most=1, learning_rate=1e-3, key_rate=1e-3)
+    recipe = AdapterTraining(rounds=1, epochs=1, batch=4, most=1, learning_rate=1e-3, key_rate=1e-3)
     none = Aim(torch.zeros(0, 48), torch.tensor([-1, -1]), negatives=True, weight=0.6)
     head = initial_head(rows.clients, 24, 2, 2, 512, Seeds(1))
     adapter = Adapter(*(part.repeat(12, 1, 1) for part in initial_adapter(24, Seeds(1))))
@@ -370,7 +370,7 @@ def nothing(slots: int) -> Prototypes:
 
 def test_the_candidate_least_like_the_other_classes_wins():
     """Class 0 at 0°, 40° and −10°; class 1 at 60° and 80°: −10° and 80° are farthest apart."""
-    candidates = Candidates(2.0 * unit(0, 60, 40, 80, -10), torch.tensor([0, 1, 0, 1, 0]))
+    candidates = ClassMeans(2.0 * unit(0, 60, 40, 80, -10), torch.tensor([0, 1, 0, 1, 0]))
     after = choose(nothing(3), candidates, closing=False)
     torch.testing.assert_close(after.centres[:2], 2.0 * unit(-10, 80))
     assert after.known.tolist() == [True, True, False]
@@ -380,28 +380,28 @@ def test_the_candidate_least_like_the_other_classes_wins():
 
 def test_a_frozen_prototype_never_changes_and_others_are_chosen_anew():
     first = choose(
-        nothing(3), Candidates(unit(-30, 60, 50), torch.tensor([0, 1, 1])), closing=False
+        nothing(3), ClassMeans(unit(-30, 60, 50), torch.tensor([0, 1, 1])), closing=False
     )
     assert first.frozen.tolist() == [True, True, False]
     first = replace(first, frozen=torch.tensor([True, False, False]))
-    second = choose(first, Candidates(unit(-60, 70), torch.tensor([0, 1])), closing=False)
+    second = choose(first, ClassMeans(unit(-60, 70), torch.tensor([0, 1])), closing=False)
     torch.testing.assert_close(second.centres[:2], unit(-30, 70))
 
 
 def test_prototypes_of_earlier_tasks_are_among_the_others():
-    before = choose(nothing(2), Candidates(unit(90), torch.tensor([0])), closing=True)
-    after = choose(before, Candidates(unit(80, 20), torch.tensor([1, 1])), closing=False)
+    before = choose(nothing(2), ClassMeans(unit(90), torch.tensor([0])), closing=True)
+    after = choose(before, ClassMeans(unit(80, 20), torch.tensor([1, 1])), closing=False)
     torch.testing.assert_close(after.centres, unit(90, 20))
     assert after.frozen.tolist() == [True, False]  # cos 70° is 0.34
 
 
 def test_a_class_that_is_alone_is_frozen_at_once():
-    after = choose(nothing(2), Candidates(unit(10, 20), torch.tensor([1, 1])), closing=False)
+    after = choose(nothing(2), ClassMeans(unit(10, 20), torch.tensor([1, 1])), closing=False)
     assert after.frozen.tolist() == [False, True]
 
 
 def test_at_the_end_of_a_task_all_classes_seen_are_frozen_and_no_others():
-    candidates = Candidates(unit(0, 10), torch.tensor([0, 1]))
+    candidates = ClassMeans(unit(0, 10), torch.tensor([0, 1]))
     assert choose(nothing(3), candidates, closing=False).frozen.tolist() == [False] * 3
     assert choose(nothing(3), candidates, closing=True).frozen.tolist() == [True, True, False]
 

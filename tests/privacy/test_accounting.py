@@ -258,7 +258,7 @@ def test_the_same_label_again_is_another_release_with_another_coin():
 
 def test_one_round_cannot_have_two_sampling_rates():
     charges = [Charge("a", 3, "replay", 1.0, 0.3), Charge("b", 3, "replay", 1.0, 0.4)]
-    with pytest.raises(ValueError, match="round 3 was charged with two sampling rates"):
+    with pytest.raises(ValueError, match="round 3 has two different participation rates"):
         epsilon_of(charges, DELTA, "public")
 
 

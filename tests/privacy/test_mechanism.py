@@ -105,21 +105,21 @@ def test_each_release_has_noise_of_its_own(opened, summed):
 @pytest.mark.parametrize("sigma", [1e-3, 0.0039])
 def test_noise_too_small_for_the_grid_is_refused_and_not_charged(opened, path, summed, sigma):
     ledger = opened(epsilon=math.inf)
-    with pytest.raises(ValueError, match="below 4096 steps"):
+    with pytest.raises(ValueError, match="below the minimum of 4096 grid steps"):
         release(summed, Charge("task 0", 0, "replay", sigma), ledger)
     assert kinds(path) == ["open"]
 
 
 def test_the_least_noise_is_4096_steps():
     assert noise_in_steps(LEAST_SIGMA / STEPS, STEPS) >= LEAST_SIGMA
-    with pytest.raises(ValueError, match="steps of the grid"):
+    with pytest.raises(ValueError, match="grid steps"):
         noise_in_steps(0.99 * LEAST_SIGMA / STEPS, STEPS)
 
 
 @pytest.mark.parametrize("sigma", [2.0**20 * 1.01, 1e30])
 def test_noise_too_wide_for_the_sampler_is_refused_and_not_charged(opened, path, summed, sigma):
     ledger = opened(epsilon=math.inf)
-    with pytest.raises(ValueError, match="above 2\\^40 steps"):
+    with pytest.raises(ValueError, match="above the maximum of 2\\^40 grid steps"):
         release(summed, Charge("task 0", 0, "replay", sigma), ledger)
     assert kinds(path) == ["open"]
 
@@ -128,7 +128,7 @@ def test_noise_too_wide_for_the_sampler_is_refused_and_not_charged(opened, path,
 def test_messages_on_two_grids_are_refused_and_not_charged(opened, path, finer):
     """The first one's noise would be too little for a message on a finer grid."""
     answers = [bound(np.ones((1, 3)), grid) for grid in (Grid(2.0), finer)]
-    with pytest.raises(ValueError, match="one grid"):
+    with pytest.raises(ValueError, match="the same grid"):
         release_each(answers, CHARGE, opened())
     assert kinds(path) == ["open"]
 
@@ -402,7 +402,7 @@ def test_an_altered_vector_is_refused(opened, summed, change):
         "length": vector[:-1],
         "order": vector[::-1],
     }[change]
-    with pytest.raises(LedgerCorrupted, match="not the one that was released"):
+    with pytest.raises(LedgerCorrupted, match="differs from the one that was recorded"):
         recall(altered, "task 0", ledger)
 
 
@@ -411,7 +411,7 @@ def test_the_release_of_one_task_does_not_pass_for_another(opened, summed):
     for label, round_ in (("task 0", 0), ("task 1", 1)):
         released = release(summed, Charge(label, round_, "replay", 3.0), ledger)
         settle(released, label, ledger)
-    with pytest.raises(LedgerCorrupted, match="'task 0' is not the one"):
+    with pytest.raises(LedgerCorrupted, match="'task 0' differs from the one"):
         recall(released.value, "task 0", ledger)
 
 
@@ -427,7 +427,7 @@ def test_a_crash_between_keeping_and_settling_is_settled_when_read_back(
     assert recall(kept, "task 0", ledger).value.tolist() == kept.tolist()
     assert kinds(path) == ["open", *["charge", "settled"] * (earlier_runs + 1)]
     assert list(keys.directory.iterdir()) == []
-    with pytest.raises(LedgerCorrupted, match="not the one"):
+    with pytest.raises(LedgerCorrupted, match="differs from the one"):
         recall(kept + 1, "task 0", ledger)
 
 

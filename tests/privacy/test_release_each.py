@@ -94,5 +94,5 @@ def test_kept_messages_are_recalled_only_as_they_were_released(make_ledger):
     np.testing.assert_array_equal(
         recall(released.value, "task 0 list", ledger).value, released.value
     )
-    with pytest.raises(LedgerCorrupted, match="not the one that was released"):
+    with pytest.raises(LedgerCorrupted, match="differs from the one that was recorded"):
         recall(released.value[::-1].copy(), "task 0 list", ledger)

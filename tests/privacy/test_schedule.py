@@ -174,7 +174,7 @@ def test_no_two_coins_of_different_rates_are_ever_one(replay, lists):
 
 
 def test_a_plan_that_releases_nothing_is_refused():
-    with pytest.raises(ConfigError, match="something to release"):
+    with pytest.raises(ConfigError, match="must release at least one sum"):
         calibrate(Budget(4.0), 2, schedule=Schedule(replay=0))
 
 

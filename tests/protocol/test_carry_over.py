@@ -154,7 +154,7 @@ def test_selected_means_are_taken_along_too():
 @pytest.mark.parametrize("seconds", [R, R * (R + 1) // 2])
 def test_variances_of_single_directions_cannot_be_carried(seconds):
     release = release_of(np.zeros((2, R)), seconds=seconds)
-    with pytest.raises(ConfigError, match="second_moments = 'shared'"):
+    with pytest.raises(ConfigError, match="second_moments must be 'shared'"):
         carried(release, plain(np.eye(R)))
 
 

@@ -117,5 +117,5 @@ def test_a_kept_evaluation_is_not_paid_for_again(make_ledger, drawer):
 
 def test_a_plan_without_an_evaluation_pays_for_none(make_ledger, drawer):
     plan = calibrate(Budget(8.0), 2)
-    with pytest.raises(ValueError, match="pays for no evaluation"):
+    with pytest.raises(ValueError, match="contains no charge for an evaluation"):
         measured(lambda: pytest.fail("asked"), Exam(TASKS), plan, make_ledger(8.0), drawer)

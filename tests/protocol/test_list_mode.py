@@ -284,7 +284,7 @@ def test_kept_lists_that_were_changed_are_refused(agreement, cohort, make_ledger
     plan, ledger = planned(4.0), make_ledger(4.0)
     Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)
     drawer.kept["task 0 list"] = drawer.kept["task 0 list"] + 1e-9
-    with pytest.raises(LedgerCorrupted, match="not the one that was released"):
+    with pytest.raises(LedgerCorrupted, match="differs from the one that was recorded"):
         Session(agreement, plan, ledger, drawer).release(0, (0, 1), cohort)
 
 

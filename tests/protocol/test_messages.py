@@ -11,14 +11,14 @@ import pytest
 from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.protocol.messages import MESSAGES, Message, messages_of
+from cslr.protocol.messages import MESSAGES, MessageKind, messages_of
 from cslr.protocol.round import BLOCKS
 from cslr.protocol.updates import UpdateId
 
 PLAN = calibrate(Budget(4.0), 3, 0.5, schedule=Schedule(replay=4, lists=1, head=2), head_q=0.3)
 
 
-def only(charge: Charge) -> Message:
+def only(charge: Charge) -> MessageKind:
     (message,) = messages_of(charge)
     return message
 
@@ -51,7 +51,7 @@ def test_an_update_without_noise_is_declared_and_costs_everything():
 @pytest.mark.parametrize("label", ["local training", "pooled training"])
 def test_what_is_read_openly_is_declared_without_noise_and_cannot_be_sold_as_noised(label):
     assert only(Charge(label, 0, "head", None)).noised_by == "nobody"
-    with pytest.raises(PrivacyError, match="no message that a client may send"):
+    with pytest.raises(PrivacyError, match="does not match any declared message"):
         messages_of(Charge(label, 0, "head", 2.0))
 
 
@@ -59,7 +59,7 @@ def test_what_is_read_openly_is_declared_without_noise_and_cannot_be_sold_as_noi
     "label", ["", "task", "task x", "task 0 list 2", "task 0 gradients", "task 0 update", "TASK 0"]
 )
 def test_a_label_that_nobody_declared_is_refused(label):
-    with pytest.raises(PrivacyError, match="declare its kind"):
+    with pytest.raises(PrivacyError, match="declare it in"):
         messages_of(Charge(label, 0, "replay", 2.0))
 
 

@@ -160,7 +160,7 @@ def test_another_corpus_encoder_dimension_or_stream_has_another_digest(world, ch
 
 @pytest.mark.parametrize(("rows", "anchors"), [(39, 10), (50, 51)])
 def test_a_corpus_that_is_too_small_is_refused(world, rows, anchors):
-    with pytest.raises(ValueError, match=f"{rows} public sentences are too few"):
+    with pytest.raises(ValueError, match=f"{rows} public sentences are not enough"):
         build_space(world.public[:rows], "synthetic", 8, anchors, np.random.default_rng(0))
 
 

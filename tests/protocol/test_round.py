@@ -464,7 +464,7 @@ def test_a_kept_vector_that_was_changed_is_refused(attempt, drawer):
     go, _ = attempt
     go()
     drawer.kept["task 0"] = drawer.kept["task 0"] + 1e-9
-    with pytest.raises(LedgerCorrupted, match="not the one that was released"):
+    with pytest.raises(LedgerCorrupted, match="differs from the one that was recorded"):
         go()
 
 

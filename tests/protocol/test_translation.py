@@ -202,7 +202,7 @@ def test_other_sentences_are_refused(changed):
         lambda: mapped(other, REFERENCE),
         lambda: check_same_corpus([REFERENCE, REFERENCE, other]),
     ):
-        with pytest.raises(DataError, match=r"are not those of .* byte for byte"):
+        with pytest.raises(DataError, match=r"differ from those of .* byte for byte"):
             attempt()
 
 

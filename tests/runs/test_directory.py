@@ -224,11 +224,11 @@ def test_a_run_goes_on_with_its_own_ledger_at_no_cost(run, federation, rounds):
 @pytest.mark.parametrize(
     ("what", "named"),
     [
-        ("reset", "by another federation"),
-        ("rolled back with its head", "record 3, and the ledger ends before that"),
-        ("rolled back", "ends after 3 records, but there were 5"),
-        ("deleted", "ends after 0 records"),
-        ("another's", "by another federation"),
+        ("reset", "to another federation"),
+        ("rolled back with its head", "record 3, and but the ledger is shorter"),
+        ("rolled back", "has 3 records, but there were 5"),
+        ("deleted", "has 0 records"),
+        ("another's", "to another federation"),
     ],
 )
 def test_a_run_does_not_go_on_with_a_ledger_that_did_not_pay(

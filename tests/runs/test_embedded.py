@@ -204,7 +204,7 @@ def test_a_study_is_the_same_from_the_cache(cache):
 
 
 def test_a_method_or_scenario_that_means_nothing_is_refused_before_anything_is_embedded(cache):
-    with pytest.raises(ConfigError, match="no method 'guess'"):
+    with pytest.raises(ConfigError, match="unknown method 'guess'"):
         load_embedded(Config(method="guess"))
     with pytest.raises(ConfigError, match="no scenario 'domain'"):
         load_embedded(Config(stream=StreamConfig(name="clinic", scenario="domain")))

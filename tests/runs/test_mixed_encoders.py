@@ -273,7 +273,7 @@ def test_a_private_text_among_the_public_sentences_is_found(tmp_path):
         public.write_text("\n".join(lines))
         stream = StreamConfig(data=data, declaration=tmp_path / "mine.toml", public=public)
         _, notices = load_own_stream(stream, declaration_of(stream))
-        told = [notice for notice in notices if "also stand in clients' texts" in notice]
+        told = [notice for notice in notices if "also occur in clients' texts" in notice]
         assert len(told) == warned
         assert all("line 121" in notice and private not in notice for notice in told)
     assert overlapping([*sentences, private], [private]) == [120]

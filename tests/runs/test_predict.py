@@ -127,7 +127,7 @@ def test_a_task_narrows_the_answers(finished):
     text = ["My knee is swollen and stiff every morning."]
     assert next(predictor.answers(text)).choices[0].label == "joints"
     assert next(predictor.answers(text, task="skin")).choices == (Choice("skin", 1.0),)
-    with pytest.raises(ConfigError, match=r"no task 'teeth'; .*heart, skin, joints, mind"):
+    with pytest.raises(ConfigError, match=r"unknown task 'teeth'; .*heart, skin, joints, mind"):
         next(predictor.answers(text, task="teeth"))
 
 
@@ -180,13 +180,13 @@ def refused(path: Path, kind: type[CslrError], match: str, **more: Any) -> None:
 
 
 def test_what_is_no_run_cannot_be_asked(tmp_path):
-    refused(tmp_path, RunDirectoryError, "is no run directory; give one that `cslr run` wrote")
-    refused(tmp_path / "nowhere", RunDirectoryError, "is no run directory")
+    refused(tmp_path, RunDirectoryError, "is not a run directory; give one written by `cslr run`")
+    refused(tmp_path / "nowhere", RunDirectoryError, "is not a run directory")
 
 
 def test_an_unfinished_run_cannot_be_asked(copy):
     (copy / "model.json").unlink()
-    refused(copy, RunDirectoryError, "not finished: repeat its command with --run-dir")
+    refused(copy, RunDirectoryError, "not finished; repeat its command with --run-dir")
 
 
 def test_a_method_without_a_head_cannot_be_asked(finished):
@@ -200,7 +200,7 @@ def test_a_seed_that_was_not_run_is_told_with_those_that_were(copy):
 def test_another_encoder_is_refused(copy):
     model = ModelFacts.load(copy)
     replace(model, encoder_id=model.encoder_id.replace("sha256:", "sha256:00")).save(copy)
-    refused(copy, EncoderError, "learnt with sha256:00.*understands no other")
+    refused(copy, EncoderError, "trained with sha256:00.*works with no other")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"labels": 3}'])

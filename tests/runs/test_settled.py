@@ -30,5 +30,5 @@ def test_a_method_that_is_compared_has_settings_of_its_own():
 
 
 def test_a_method_that_does_not_exist_is_refused_at_the_door():
-    with pytest.raises(ConfigError, match="there is no method 'guess'"):
+    with pytest.raises(ConfigError, match="unknown method 'guess'"):
         settle(Config(method="guess"))

@@ -247,19 +247,19 @@ def test_forward_transfer_is_of_one_encoder_or_of_none(tmp_path):
 
 def test_an_encoder_is_exchanged_within_the_stream(tmp_path):
     config = config_of(**{"upgrade.encoder": "old", "upgrade.after": len(TASKS) + 1})
-    with pytest.raises(ConfigError, match=f"the stream has {len(TASKS)} tasks"):
+    with pytest.raises(ConfigError, match=f"the stream has only {len(TASKS)} tasks"):
         run(config, replace(NEW, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_upgraded_is_told(tmp_path):
-    with pytest.raises(RunDirectoryError, match="no run directory"):
+    with pytest.raises(RunDirectoryError, match="not a run directory"):
         upgraded_config(tmp_path, "new")
     config = config_of(encoder="old")
     RunDirectory(tmp_path / "run", config).begin()
     with pytest.raises(ConfigError, match="released nothing yet"):
         upgraded_config(tmp_path / "run", "new")
-    with pytest.raises(ConfigError, match="already runs with old"):
+    with pytest.raises(ConfigError, match="already uses the encoder old"):
         upgraded_config(tmp_path / "run", "old")
 
 
@@ -282,7 +282,7 @@ def test_an_interrupted_upgrade_goes_on_and_pays_once(trace, tmp_path):
 
 def test_a_method_that_releases_nothing_has_nothing_to_carry(tmp_path):
     config = upgrade("mapped", method="joint")
-    with pytest.raises(ConfigError, match=r"nothing to carry over.*use cslr"):
+    with pytest.raises(ConfigError, match=r"no releases to carry over.*use --method cslr"):
         run(config, NEW, RunDirectory(tmp_path / "run", config), lambda *_: None)
     assert not (tmp_path / "run").exists()
 
@@ -290,7 +290,7 @@ def test_a_method_that_releases_nothing_has_nothing_to_carry(tmp_path):
 def test_a_head_that_clients_train_is_refused(tmp_path):
     config = upgrade("mapped", **{"head.kind": "federated"})
     embedded = replace(NEW, before=OLD)
-    with pytest.raises(ConfigError, match="cannot be carried over; use --head released"):
+    with pytest.raises(ConfigError, match=r"cannot be carried over .*; use --head released"):
         run(config, embedded, RunDirectory(tmp_path / "run", config), lambda *_: None)
 
 
@@ -298,13 +298,13 @@ def test_a_head_that_clients_train_is_refused(tmp_path):
     "settings", [{"encoders": ["a", "b"]}, {"replay.coordinates": "mapped"}], ids=["two", "mapped"]
 )
 def test_an_upgrade_of_a_mixed_federation_is_refused(settings):
-    with pytest.raises(ConfigError, match="clients must all run one encoder, before and after"):
+    with pytest.raises(ConfigError, match="all clients must run one encoder before"):
         upgrade("mapped", **settings)
 
 
 def test_variances_of_single_directions_are_refused_before_anything_is_paid(tmp_path):
     config, embedded = upgrade("mapped", **{"replay.second_moments": "diagonal"}), NEW
-    with pytest.raises(ConfigError, match="second_moments = 'shared'"):
+    with pytest.raises(ConfigError, match="second_moments must be 'shared'"):
         run(config, replace(embedded, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
     ledger = tmp_path / "seed-13" / "ledger.jsonl"
     assert not ledger.exists() or '"charge"' not in ledger.read_text()

@@ -157,7 +157,7 @@ def test_after_deleting_the_damaged_segment_the_rest_is_still_known(tmp_path: Pa
     cache = filled(tmp_path, ["lost"])
     (lost,) = set(segments_of(cache)) - {good}
     lost.write_bytes(b"")
-    with pytest.raises(CacheCorrupted):
+    with pytest.raises(CacheCorrupted, match="do not match the checksum"):
         EmbeddingCache(tmp_path).lookup(ENCODER, ["good"])
     lost.unlink()
     assert EmbeddingCache(tmp_path).lookup(ENCODER, ["good", "lost"])[0].tolist() == [True, False]

@@ -138,7 +138,7 @@ def test_a_wrong_number_of_rows_is_refused() -> None:
         def encode(self, texts: Sequence[str]) -> FloatArray:
             return super().encode(texts)[:-1]
 
-    with pytest.raises(EncoderError, match="one row a text"):
+    with pytest.raises(EncoderError, match="one row per text"):
         embed(["a", "bb"], Short(), cache=None)
 
 
@@ -217,7 +217,7 @@ def test_an_unknown_name_is_refused_with_what_could_be_given(name: str) -> None:
 
 
 def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"holds no text encoder.*modules\.json"):
+    with pytest.raises(EncoderError, match=r"contains no text encoder.*modules\.json"):
         load_encoder(str(tmp_path))
 
 
@@ -256,7 +256,7 @@ def test_a_hub_name_without_a_network_says_what_else_to_give(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     encoder = load_encoder("cslr-tests/no-such-model")
-    with pytest.raises(EncoderError, match=r"could not be had from the hub.*local directory"):
+    with pytest.raises(EncoderError, match=r"could not be downloaded .*local directory"):
         encoder.encode(["text"])
 
 

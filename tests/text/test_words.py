@@ -170,7 +170,7 @@ def test_a_wrong_number_of_rows_is_refused() -> None:
             words = super().encode(texts)
             return WordVectors(words.z[:-1], words.starts)
 
-    with pytest.raises(EncoderError, match="one row a word"):
+    with pytest.raises(EncoderError, match="one row per word"):
         embed_words(["a bb"], Short(), cache=None)
 
 
@@ -315,7 +315,7 @@ def test_a_model_without_a_name_for_its_layer_count_is_checked_when_loaded(tmp_p
     config = library.DistilBertConfig(vocab_size=17, dim=8, n_layers=1, n_heads=2, hidden_dim=16)
     save(tmp_path / "model", library.DistilBertModel(config), wordpiece(), unk_token="[UNK]")
     encoder = load_token_encoder(str(tmp_path / "model"), 2)
-    with pytest.raises(EncoderError, match=r"no layer 2.*0 .*to 1, .*from -1 to -2"):
+    with pytest.raises(EncoderError, match=r"no layer 2.*0 .*to 1, .*-1 to -2"):
         encoder.encode(["the cat"])
     last = load_token_encoder(str(tmp_path / "model"), -1)
     assert last.encode(["the cat"]).z.shape == (2, last.dimension) == (2, 8)
@@ -324,7 +324,7 @@ def test_a_model_without_a_name_for_its_layer_count_is_checked_when_loaded(tmp_p
 @needs_text
 @pytest.mark.parametrize("layer", [4, -5, 100])
 def test_a_layer_out_of_range_is_refused_with_the_range(tiny: Path, layer: int) -> None:
-    with pytest.raises(EncoderError, match=rf"no layer {layer};.*0 .*to 3, .*from -1 to -4"):
+    with pytest.raises(EncoderError, match=rf"no layer {layer};.*0 .*to 3, .*-1 to -4"):
         load_token_encoder(str(tiny), layer)
 
 
@@ -526,7 +526,7 @@ def test_a_slow_tokenizer_is_refused(tmp_path: Path) -> None:
     library = import_late("transformers")
     library.CanineConfig(hidden_size=16, num_hidden_layers=3).save_pretrained(tmp_path)
     library.CanineTokenizer().save_pretrained(tmp_path)
-    with pytest.raises(EncoderError, match=r"cannot be loaded .*not a fast one.*fast tokenizer"):
+    with pytest.raises(EncoderError, match=r"cannot be loaded .*is not a fast tokenizer"):
         load_token_encoder(str(tmp_path)).encode(["the cat"])
 
 
@@ -551,7 +551,7 @@ def test_a_hub_name_without_a_network_says_what_else_to_give(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    with pytest.raises(EncoderError, match=r"could not be had from the hub.*local directory"):
+    with pytest.raises(EncoderError, match=r"could not be downloaded .*local directory"):
         load_token_encoder("cslr-tests/no-such-model").encode(["the cat"])
 
 

@@ -47,7 +47,7 @@ def test_a_row_is_admitted_up_to_the_bound_and_not_one_step_further(steps):
     grid = Grid(1.0, steps)
     assert admit(np.array(exact), grid).rows(_SEAL).tolist() == exact
     for over in ([steps, 1], [-steps - 1, 0], [steps, steps]):
-        with pytest.raises(NotAdmitted, match=rf"client {len(exact)} is longer"):
+        with pytest.raises(NotAdmitted, match=rf"client {len(exact)} exceeds the clip"):
             admit(np.array([*exact, over]), grid)
 
 
@@ -83,7 +83,7 @@ def test_rows_are_admitted_exactly_if_their_norm_in_python_integers_is_within(ro
     ids=["2^32", "four 2^31", "the least integer", "many at the bound", "three of the largest"],
 )
 def test_a_row_whose_squares_wrap_around_is_not_admitted(row):
-    with pytest.raises(NotAdmitted, match="longer than"):
+    with pytest.raises(NotAdmitted, match="exceeds the clip"):
         admit(np.array([row]), Grid(1.0, 2**24))
 
 
@@ -134,5 +134,5 @@ def test_more_clients_than_can_be_added_exactly_are_refused(lift):
     nobody = np.lib.stride_tricks.as_strided(
         np.zeros(1, dtype=np.int64), (grid.most_clients + 1, 0), (0, 0)
     )
-    with pytest.raises(ValueError, match=f"more than.* {grid.most_clients} "):
+    with pytest.raises(ValueError, match=f"clients .*{grid.most_clients} "):
         lift(nobody, grid)

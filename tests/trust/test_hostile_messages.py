@@ -33,7 +33,7 @@ from cslr.federation.wire.codec import (
 from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity, key_rows, registration
 from cslr.federation.wire.inbox import Inbox, Register
-from cslr.federation.wire.stream import read_message
+from cslr.federation.wire.receive import read_message
 from cslr.federation.wire.terms import terms_of
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import _SEAL
@@ -443,7 +443,7 @@ def test_all_hostile_messages_in_one_round_leave_no_trace_on_disk_either(card, t
     holds = not wrong and all(same) and len(CASES) >= 45 and not CANARY.exists()
     figure = f"{len(CASES)} cases × {len(KINDS)} kinds, all refused by name; sum identical"
     said = figure if holds else f"{len(wrong)} not refused by name, {same.count(False)} sums differ"
-    card("hostile clients", "≥ 45 cases × every message", said, holds)
+    card("stream.hostile is not supported", "≥ 45 cases × every message", said, holds)
     assert wrong == []
     assert all(same)
     assert len(CASES) >= 45

@@ -1,4 +1,4 @@
-"""Attacks on the guarantee: what an adversary can show, beside what was promised."""
+"""Attacks on the guarantee: empirical lower bounds on ε next to the claimed ε."""
 
 from cslr.audit.confidence import Bound
 from cslr.audit.conformance import Conformance, conforms

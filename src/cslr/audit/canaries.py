@@ -1,7 +1,7 @@
-"""Canaries: clients made up to be found, who stand among the honest ones.
+"""Canaries: artificial clients among the honest ones whose presence the auditor guesses.
 
-Each is in or out by a secret fair coin. Those that are in send the worst that is allowed, a vector
-at the bound in a direction of their own, to as many tasks as a client may speak in.
+Each is included or not by a secret fair coin. Included canaries send the worst allowed vector: its
+norm is the clip, in a direction of its own, in as many tasks as a client may contribute to.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Canaries:
 
 
 def draw_canaries(count: int, sizes: Sequence[int], cap: int, rng: np.random.Generator) -> Canaries:
-    """Canary i speaks in ``cap`` tasks from task i on, in a direction of its own in each.
+    """Canary i contributes to ``cap`` tasks from task i on, in a direction of its own in each.
 
     sizes: D of each task. As long as there is room the directions of a task are at right angles.
     """

@@ -27,15 +27,15 @@ _MOST: Final = 64.0
 
 @dataclass(frozen=True)
 class Bound:
-    """What an audit found, beside what was claimed."""
+    """A lower bound on ε found by an audit, next to the claimed ε."""
 
     what: str
     claimed: float
-    """ε of the plan against somebody who knows who took part."""
+    """ε of the plan against the roster, which knows which clients participated."""
     lower: float
-    """ε that the attack rules out anything below, with ``confidence``."""
+    """Lower bound on ε at ``confidence``."""
     mu: float
-    """The same as Gaussian DP."""
+    """The same bound as μ of Gaussian DP."""
     delta: float
     confidence: float
     runs: int

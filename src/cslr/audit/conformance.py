@@ -1,7 +1,7 @@
-"""White box: whether releases carry the noise that is charged for.
+"""White box: whether releases contain the noise that is charged for.
 
-Someone who knows the exact sum can subtract it. What is left must be the claimed noise, neither
-less (the promise is broken) nor more (the release is spoilt, and something else is wrong).
+The residual, release minus exact sum, must have the claimed noise distribution: with less noise the
+guarantee is violated, with more the release is spoilt and something else is wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run of everything with canaries in it: what somebody who sees the releases can tell.
+"""One run of the whole pipeline with canaries: which of them an adversary can detect.
 
 The round is the real one, from contributions to the replay, adaptive over tasks. The auditor is as
 strong as the promise allows: it knows the plan, the honest clients' data and what canaries would
@@ -48,12 +48,12 @@ _NO_NOISE: Final = 1e-3
 """σ to decode with where none is added."""
 
 Told = Callable[[str, int, int], None]
-"""Told of every step: what, how many are done, how many there are."""
+"""Progress callback: description, steps done, steps in total."""
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """What one run shows to somebody who sees the releases, or their replay alone."""
+    """Lower bounds from one run for an adversary who sees the releases, or the replay only."""
 
     white: Bound
     black: Bound
@@ -136,7 +136,7 @@ def _kept(context: MethodContext, task: int) -> FloatArray:
     """(D_t,) what was released of a task."""
     kept = context.keep.load(f"task {task}")
     if kept is None:
-        raise ValueError("setting.keep must find again what was saved in it")
+        raise ValueError("setting.keep must return what was saved in it")
     return kept
 
 
@@ -146,14 +146,14 @@ def _check(context: MethodContext, canaries: int | None) -> None:
         raise ConfigError(f"an audit needs at least 2 canaries, not {canaries}")
     if context.ledger.federation.privacy == "enforced":
         raise ConfigError(
-            "an audit reads sums without noise, and these rows are somebody's: audit the same plan "
-            "on synthetic data, as `cslr audit` does"
+            "an audit reads sums without noise, which is not allowed with enforced privacy: "
+            "audit the same plan on synthetic data with `cslr audit`"
         )
     one_sum = replay.release in (None, "sum") and replay.clipping in (None, "joint")
     if context.plan.schedule != Schedule() or not one_sum or replay.aggregate != "average":
         raise ConfigError(
-            "the pipeline is audited where each task releases one averaged sum; audit the "
-            "mechanism of any other plan: `cslr audit --what mechanism`"
+            "the pipeline audit requires one averaged sum per task; audit the mechanism "
+            "instead: `cslr audit --what mechanism`"
         )
 
 

@@ -1,4 +1,4 @@
-"""Whose plan is audited: one by hand, that of a configuration, or one that a ledger has fixed."""
+"""The plan to audit: from flags, from a configuration, or from a ledger."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def plan_of_config(settled: SettledConfig, shape: Shape) -> Audited:
     config = settled.config
     if settled.method.reads != "privately":
         raise ConfigError(
-            f"method {config.method!r} learns nothing privately from clients: there is no noise to "
-            "audit"
+            f"method {config.method!r} adds no noise, so there is nothing to audit; use "
+            "--method cslr"
         )
     plan = plan_of(settled, shape.tasks, shape.cap)
     clients = config.stream.clients or shape.clients
@@ -79,7 +79,10 @@ def plan_of_ledger(path: Path) -> Audited:
     for record in ledger.records:
         if record["kind"] == "plan":
             return _audited(ledger.federation.name, record["body"], path)
-    raise ConfigError(f"{path} fixes no plan: nothing was about to be released")
+    raise ConfigError(
+        f"{path} contains no plan, because nothing was released yet; audit the TOML file of the "
+        "run instead"
+    )
 
 
 def _audited(name: str, body: dict[str, Any], path: Path) -> Audited:
@@ -95,7 +98,7 @@ def _audited(name: str, body: dict[str, Any], path: Path) -> Audited:
             fixed["head_q"],
         )
     except (KeyError, TypeError) as error:
-        raise LedgerCorrupted(f"{path}: the plan is not one that can be read: {error}") from None
+        raise LedgerCorrupted(f"{path}: the plan cannot be read: {error}") from None
     # Methods without a replay write no such numbers; the mechanism is audited without them.
     modes = int(public.get("modes", plan.releases))
     clients, dimension = int(public.get("clients", 20)), int(public.get("dimension", 128))

@@ -1,4 +1,4 @@
-"""A made-up federation in which any plan can be audited: nobody's rows are read.
+"""A synthetic federation on which any plan can be audited without reading real rows.
 
 The mechanism does not know what the numbers mean, so a plan is as private here as it is on real
 data; a canary's vector is the worst that the bound allows in either.
@@ -82,7 +82,7 @@ def _population(
 
 
 def _ledger(plan: Plan, seeds: Seeds) -> Ledger:
-    """Held to what the plan costs somebody who knows who took part: that is what is audited."""
+    """Its budget is the plan's ε against the roster, which is what is audited."""
     budget = Budget(plan.epsilon("roster") * (1 + 1e-9), plan.budget.delta)
     return Ledger.in_memory(Federation("audit", budget, "simulated"), SeededKeys(seeds))
 

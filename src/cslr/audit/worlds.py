@@ -1,9 +1,9 @@
-"""Two worlds: the mechanism alone, run again and again with and without one client.
+"""Two worlds: the mechanism only, run many times with and without one client.
 
-In one world the client sends, in every release it may contribute to, a vector at the bound; in the
-other it is zero. Everything in between is the code that protects: clip, sum, charge, noise. This is
-the worst pair a promise has to hold for, so the bound comes close to the claim (Nasr, Hayes,
-Steinke, Balle, Tramèr, Jagielski, Carlini and Terzis 2023).
+In one world the client sends, in every release it may contribute to, a vector whose norm is the
+clip; in the other it sends zero. The audited code is clip, sum, charge and noise. This is the worst
+pair a promise has to hold for, so the bound comes close to the claim (Nasr, Hayes, Steinke, Balle,
+Tramèr, Jagielski, Carlini and Terzis 2023).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BEYOND: Final = 4.0
 Released = Callable[[FloatArray, Grid, Charge, Ledger], FloatArray]
 """The mechanism: vectors of all clients (b, D) to what is published of them (D,)."""
 Told = Callable[[int, int], None]
-"""Told how many runs are done, and of how many."""
+"""Progress callback: runs done, runs in total."""
 
 
 def two_worlds(

@@ -1,4 +1,4 @@
-"""The program's verb that attacks its own promise."""
+"""``cslr audit``: empirical lower bounds on ε by attacking a plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["REFUTED", "audit_command"]
 
 REFUTED: Final = 3
-"""Exit code where an attack shows more than is claimed."""
+"""Exit code if a lower bound exceeds the claimed ε."""
 _WHAT: Final = ("both", "mechanism", "pipeline")
 _BY_HAND: Final = {"tasks": 4, "labels": 4, "clients": 20, "epsilon": 4.0}
 
@@ -41,40 +41,44 @@ def _attack(help: str, *flags: str) -> Any:
 
 
 def audit_command(
-    config: Annotated[_File, typer.Argument(help="TOML file of a run; flags win over it.")] = None,
+    config: Annotated[_File, typer.Argument(help="TOML file of a run; flags override it.")] = None,
     ledger: Annotated[
-        _File, _plan("Audit the plan a ledger has fixed: its file, a run or a federation.")
+        _File,
+        _plan("Audit the plan fixed in a ledger: a ledger file, run or federation directory."),
     ] = None,
     epsilon: Annotated[_Share, _plan(r"ε of the plan. \[4]")] = None,
     delta: Annotated[_Share, _plan(r"δ. \[1e-5]")] = None,
-    adversary: Annotated[_Text, _plan("Whom ε is set against: roster or public.")] = None,
-    clients: Annotated[_Number, _plan(r"Honest clients beside the canaries. \[20]")] = None,
-    tasks: Annotated[_Number, _plan(r"Releases: one per task. \[4]")] = None,
-    labels: Annotated[_Number, _plan(r"Labels of a task. \[4]")] = None,
-    cap: Annotated[_Number, _plan(r"Most tasks a client contributes to. \[all]")] = None,
+    adversary: Annotated[_Text, _plan("Adversary that ε holds against: roster or public.")] = None,
+    clients: Annotated[_Number, _plan(r"Honest clients besides the canaries. \[20]")] = None,
+    tasks: Annotated[_Number, _plan(r"Tasks; each is one release. \[4]")] = None,
+    labels: Annotated[_Number, _plan(r"Labels per task. \[4]")] = None,
+    cap: Annotated[
+        _Number, _plan(r"Maximum number of tasks a client contributes to. \[all]")
+    ] = None,
     participation: Annotated[_Share, _plan("q in (0, 1].", "--participation", "--q")] = None,
-    dimension: Annotated[_Number, _plan(r"r: released directions. \[384]")] = None,
+    dimension: Annotated[_Number, _plan(r"r: number of released directions. \[384]")] = None,
     what: Annotated[_Text, _attack(r"mechanism, pipeline or both. \[both]")] = None,
-    runs: Annotated[int, _attack("Runs of each world.")] = 10_000,
+    runs: Annotated[int, _attack("Runs with the client, and as many without.")] = 10_000,
     canaries: Annotated[
-        _Number, _attack(r"Canaries in the pipeline. \[1000, or what the coordinates hold]")
+        _Number,
+        _attack(r"Canaries in the pipeline. \[1000, or fewer if there are fewer coordinates]"),
     ] = None,
     confidence: Annotated[
-        _Share, _attack(r"Of every bound. \[0.999 mechanism, 0.95 pipeline]")
+        _Share, _attack(r"Confidence of each lower bound. \[0.999 mechanism, 0.95 pipeline]")
     ] = None,
-    seed: Annotated[int, _attack("Of coins, directions and noise.")] = 13,
+    seed: Annotated[int, _attack("Seed of coins, directions and noise.")] = 13,
     out: Annotated[_File, typer.Option(help="Directory for audit.json and audit.png.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Attack a plan and show how much of its ε the attack can prove.
+    """Attack a plan and report empirical lower bounds on its ε.
 
-    The mechanism is run thousands of times with one client at the bound and without it: the bound
-    should come close to the claimed ε. The whole pipeline is run once with canaries, clients made
-    up to be found: the bound is smaller, but nothing was left out.
+    Mechanism: thousands of runs with and without one client whose vector is at the clip; the lower
+    bound should come close to the claimed ε. Pipeline: one run of the whole protocol with canaries
+    (artificial clients, each included or not by a coin); the lower bound is smaller.
 
-    A bound above the claim means that the promise is broken: exit code 3.
+    A lower bound above the claimed ε means that the guarantee is violated: exit code 3.
 
-    The plan is audited on made-up data. No row is read and no budget is spent.
+    The audit uses synthetic data. No row is read and no budget is spent.
 
     Example: `cslr audit --epsilon 4 --tasks 6 --cap 1 --out audit`
 
@@ -82,7 +86,7 @@ def audit_command(
     """
     attacks = what or "both"
     if attacks not in _WHAT:
-        raise ConfigError(f"--what takes {', '.join(_WHAT)}, not {attacks!r}")
+        raise ConfigError(f"--what must be one of {', '.join(_WHAT)}, not {attacks!r}")
     _check(runs, canaries, confidence)
     given: dict[str, Any] = {
         "privacy.epsilon": epsilon,
@@ -118,7 +122,7 @@ def _audited(
     tasks: int | None,
     labels: int | None,
 ) -> Audited:
-    """The plan that flags, a configuration or a ledger give."""
+    """The plan from flags, a configuration or a ledger."""
     from dataclasses import replace
 
     from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
@@ -130,7 +134,10 @@ def _audited(
             raise ConfigError(f"{flag} must be at least 1, not {number}")
     if ledger is not None:
         if path is not None or given or tasks or labels:
-            raise ConfigError("a ledger has fixed its plan: give --ledger without other settings")
+            raise ConfigError(
+                "--ledger cannot be combined with settings of a plan: the ledger's plan is "
+                "fixed. Remove the other options and the TOML file"
+            )
         return plan_of_ledger(ledgers_of(ledger)[0])
     if path is None:
         given = {"privacy.epsilon": _BY_HAND["epsilon"], **given}
@@ -162,8 +169,8 @@ def _attacked(
     seeds, bounds = Seeds(seed), []
     if what == "pipeline" and not audited.one_sum:
         raise ConfigError(
-            "the pipeline is audited where each task releases one sum; --what mechanism audits "
-            "every plan"
+            "--what pipeline requires a plan with one sum per task; use --what mechanism, "
+            "which audits any plan"
         )
     if what != "mechanism" and audited.one_sum:
         numbers = (audited.clients, audited.labels, audited.dimension)

@@ -1,4 +1,4 @@
-"""The program's ``data`` verbs: drafting and checking a declaration, and fetching data sets."""
+"""``cslr data``: draft and check a declaration, and fetch data sets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import typer
 __all__ = ["data_app"]
 
 data_app = typer.Typer(
-    help="Your own rows, and data sets of the hub.",
+    help="Prepare your own data, or fetch public data sets.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
 _Rows = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Rows: .csv, .jsonl, .conll (or with .gz), .parquet.")
+    Path,
+    typer.Argument(metavar="FILE", help="Rows: .csv, .jsonl, .conll (each also .gz) or .parquet."),
 ]
 
 
@@ -26,13 +27,13 @@ _Rows = Annotated[
 def init_command(
     file: _Rows,
     declaration: Annotated[
-        Path | None, typer.Option(help="Where to write it. \\[FILE's name with .cslr.toml]")
+        Path | None, typer.Option(help="Path to write. \\[FILE's name with .cslr.toml]")
     ] = None,
 ) -> None:
-    """Draft the declaration of a file: what may be known about its rows.
+    """Draft the declaration of a file: the public facts about its rows.
 
-    FILE holds rows: .csv, .jsonl, .conll (each also with .gz) or .parquet. Everything in a draft
-    is a guess and marked as one; nothing is learnt before it is confirmed.
+    FILE contains rows: .csv, .jsonl, .conll (each also with .gz) or .parquet. Everything in a draft
+    is a guess and marked as one; a run refuses the draft until you confirm it.
 
     Example: `cslr data init reviews.csv`
     """
@@ -41,10 +42,9 @@ def init_command(
     path = init_file(file, declaration)
     named = f" --declaration {path}" if declaration else ""
     typer.echo(
-        f"Drafted {path}. All of it will be public: read it, correct what was guessed, describe "
-        f"every label, and set confirmed = true. Then:\n"
-        f"  cslr data check {file}{named}\n"
-        f"  cslr run --data {file}{named}"
+        f"Wrote the draft {path}. Everything in it becomes public: check and correct the "
+        "guesses, describe every label, and set confirmed = true. Then:\n  cslr data check "
+        f"{file}{named}\n  cslr run --data {file}{named}"
     )
 
 
@@ -52,16 +52,20 @@ def init_command(
 def check_command(
     file: _Rows,
     declaration: Annotated[
-        Path | None, typer.Option(help="What is declared. \\[FILE's name with .cslr.toml]")
+        Path | None, typer.Option(help="Path of the declaration. \\[FILE's name with .cslr.toml]")
     ] = None,
     skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="As a run will: bad rows are no obstacle.")
+        bool,
+        typer.Option(
+            "--skip-bad-rows",
+            help="Do not fail because of bad rows, as with `cslr run --skip-bad-rows`.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Hold the rows of a file against its declaration; exit code 2 if they are not ready.
+    """Validate a file against its declaration; exit code 2 if it is not ready for a run.
 
-    The report counts private rows: it is for the holder's eyes.
+    The report contains exact counts of private rows: do not publish it.
 
     Example: `cslr data check reviews.csv`
     """
@@ -79,7 +83,9 @@ def check_command(
     typer.echo(json.dumps(report.as_json()) if as_json else "\n".join(report.as_lines()))
     declared = load_declaration(declaration_path(file, declaration))
     if declared.public is None:
-        typer.echo("no public sentences are declared: a run needs --anchors FILE", err=True)
+        typer.echo(
+            "no public sentences are declared: `cslr run` will need --anchors FILE", err=True
+        )
     else:
         count = public_vectors(read_public(declared.public), declared.family)
         few = few_public(declared.public, count, ReplayConfig().directions, declared.family)
@@ -92,18 +98,18 @@ def check_command(
 @data_app.command("fetch")
 def fetch_command(
     name: Annotated[str, typer.Argument(help="ag-news, amazon, multiwoz or public.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to write to.")],
     source: Annotated[
         str | None,
         typer.Option(
-            help="A directory with a copy, or another data set of the hub, ID\\[:CONFIG]."
+            help="A local directory with a copy, or another hub data set as ID\\[:CONFIG]."
         ),
     ] = None,
 ) -> None:
-    """Get a data set from the hub, or public sentences, as files that `cslr run` reads.
+    """Download a data set or public sentences from the hub, as files that `cslr run` reads.
 
-    NAME is ag-news, amazon, multiwoz or public (sentences of Wikipedia, for --anchors). The one
-    command that goes online. Needs `pip install "cslr[hub]"`.
+    NAME is ag-news, amazon, multiwoz or public (sentences from Wikipedia, for --anchors). Requires
+    a connection and `pip install "cslr[hub]"`.
 
     Example: `cslr data fetch public data`
     """

@@ -1,4 +1,4 @@
-"""What the program's ``data`` commands do, without the program."""
+"""The work of ``cslr data init`` and ``cslr data check``, without the command line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def init_text(data: Path) -> str:
 
 
 def init_file(data: Path, declaration: Path | None = None) -> Path:
-    """Write the draft beside the data, or to ``declaration``; what is there is never replaced."""
+    """Write the draft beside the data, or to ``declaration``; an existing file is not replaced."""
     path = declaration_path(data, declaration)
     if path.exists():
-        raise ConfigError(f"{path} is there already; edit it, or remove it to begin anew")
+        raise ConfigError(f"{path} exists already; edit it, or remove it to draft a new one")
     write_atomic(path, draft(data).encode())
     return path
 
@@ -30,7 +30,7 @@ def init_file(data: Path, declaration: Path | None = None) -> Path:
 def check_report(
     data: Path, declaration: Path | None = None, skip_bad_rows: bool = False
 ) -> Report:
-    """What ``data`` holds, held against its declaration."""
+    """The report of validating ``data`` against its declaration."""
     if not data.is_file():
-        raise DataError(f"no file {data}; give one with rows")
+        raise DataError(f"{data} does not exist or is not a file; give a file of rows")
     return check(data, load_declaration(declaration_path(data, declaration)), skip_bad_rows)

@@ -1,4 +1,4 @@
-"""The program's verbs for experiments: running their cells, and making tables of the traces."""
+"""``cslr reproduce`` and ``cslr tables``: run experiments, and make tables from their traces."""
 
 from __future__ import annotations
 
@@ -37,26 +37,29 @@ def reproduce_command(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(exists=True, file_okay=False, help="Directory of the data sets."),
+        typer.Option(exists=True, file_okay=False, help="Directory of data sets."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes; each uses one core and its own memory.")
+        int, typer.Option(min=1, help="Number of worker processes; each uses one core.")
     ] = 2,
-    seeds: Annotated[str | None, typer.Option(help="Only these, e.g. 13,17.")] = None,
-    streams: Annotated[str | None, typer.Option(help="Only these, e.g. ag-news,amazon.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Only these, e.g. cslr,dp-sgd.")] = None,
-    traces: Annotated[Path, typer.Option(help="Where finished traces are kept.")] = _TRACES,
+    seeds: Annotated[str | None, typer.Option(help="Run only these seeds, e.g. 13,17.")] = None,
+    streams: Annotated[
+        str | None, typer.Option(help="Run only these streams, e.g. ag-news,amazon.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Run only these methods, e.g. cslr,dp-sgd.")
+    ] = None,
+    traces: Annotated[Path, typer.Option(help="Directory of finished traces.")] = _TRACES,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the cells and how far they are; run none.")
+        bool, typer.Option("--dry-run", help="List the cells and their state; run none.")
     ] = False,
 ) -> None:
-    """Run the cells of experiments: one method on one stream with one seed each.
+    """Run the cells of experiments: each is one method on one stream with one seed.
 
-    FILES are experiments; without any, all of experiments/*.toml that say reproduce = true. A
-    finished cell is a trace in experiments/traces and is never run again, whichever experiment
-    asks for it, so the same command goes on after an interruption. A cell that fails stops no
-    other: the reason is kept in runs/cells/failed, the exit code is 1, and the next command tries
-    it again.
+    FILES are experiment files; default: all of experiments/*.toml with reproduce = true. A finished
+    cell has a trace in experiments/traces and is not run again, so repeating the command resumes
+    after an interruption. A failed cell does not stop the others: the reason is written to
+    runs/cells/failed, the exit code is 1, and the next call retries it.
 
     Example: `cslr reproduce --data DIR --streams ag-news --seeds 13,17`
 
@@ -88,14 +91,14 @@ def tables_command(
         Path, typer.Option(exists=True, file_okay=False, help="Directory of experiment files.")
     ] = _EXPERIMENTS,
     traces: Annotated[
-        Path, typer.Option(exists=True, file_okay=False, help="Where finished traces are kept.")
+        Path, typer.Option(exists=True, file_okay=False, help="Directory of finished traces.")
     ] = _TRACES,
-    out: Annotated[Path, typer.Option(help="Where to write the tables.")] = Path("tables"),
+    out: Annotated[Path, typer.Option(help="Directory to write tables to.")] = Path("tables"),
 ) -> None:
-    """Make every table again from the traces alone. Nothing is run and no data are needed.
+    """Rebuild all tables from the traces. Nothing is run and no data are needed.
 
-    Each is written as .md, .tex and .csv; REPRODUCTION.md beside the folder holds them against
-    the paper, and docs/results.md there gets its own. Tables show the cells that are finished:
+    Each table is written as .md, .tex and .csv; REPRODUCTION.md next to the directory compares them
+    with the paper, and the table in docs/results.md is updated. Tables contain finished cells only:
     `cslr reproduce` runs the others.
 
     Example: `cslr tables --traces experiments/traces --out tables`
@@ -118,14 +121,14 @@ def _tables_of_the_paper() -> Any:
 
 
 def _experiments(files: Sequence[Path] | None) -> list[Experiment]:
-    """Those named, or all that are marked to be reproduced."""
+    """The named experiments, or all with ``reproduce = true``."""
     from cslr.research.experiments.grid import is_marked, load_experiment
 
     wanted = files or [file for file in sorted(_EXPERIMENTS.glob("*.toml")) if is_marked(file)]
     if not wanted:
         raise ConfigError(
-            f"no file of {_EXPERIMENTS}/ says reproduce = true; name FILES, or go to the directory "
-            f"that holds {_EXPERIMENTS}/"
+            f"no file in {_EXPERIMENTS}/ has reproduce = true; name FILES, or run from the "
+            f"directory that contains {_EXPERIMENTS}/"
         )
     return [load_experiment(file) for file in wanted]
 
@@ -138,11 +141,11 @@ def _whole(flag: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"{flag} takes whole numbers with commas, not {text!r}") from None
+        raise ConfigError(f"{flag} must be comma-separated whole numbers, not {text!r}") from None
 
 
 def _warn(cells: Sequence[Cell], places: Places) -> None:
-    """Tell of finished traces that today's program would not make."""
+    """Warn about finished traces that were made with other defaults."""
     from cslr.research.experiments.outdated import outdated
 
     found: dict[str, list[Path]] = {}
@@ -153,8 +156,8 @@ def _warn(cells: Sequence[Cell], places: Places) -> None:
     for what, paths in found.items():
         _say(
             Console(stderr=True),
-            f"warning: defaults have changed since {len(paths)} traces were made ({what}); "
-            f"remove {', '.join(map(str, paths))} to have them made again",
+            f"warning: {len(paths)} traces were made with other defaults ({what}); to run "
+            f"them again, remove {', '.join(map(str, paths))}",
         )
 
 
@@ -166,7 +169,7 @@ def _list(cells: Sequence[Cell], places: Places) -> None:
 
 
 def _check_data(cells: Sequence[Cell], data: Path | None) -> None:
-    """Say at once that data are missing, and not once for every cell."""
+    """Report missing data once, before any cell runs."""
     from cslr.data.streams import load_stream
 
     if data is None:
@@ -175,7 +178,7 @@ def _check_data(cells: Sequence[Cell], data: Path | None) -> None:
 
 
 def _run(cells: Sequence[Cell], places: Places, workers: int, before: int) -> bool:
-    """Run cells under a progress bar; whether all succeeded. Failures are told of at the end."""
+    """Run cells under a progress bar; whether all succeeded. Failures are listed at the end."""
     from cslr.research.experiments.pool import run_cells
 
     console = Console(stderr=True)
@@ -189,16 +192,16 @@ def _run(cells: Sequence[Cell], places: Places, workers: int, before: int) -> bo
                     failed.append(f"{done.cell.title}: {done.trouble.summary}")
                 _show(bar, done, finished, len(failed))
     except KeyboardInterrupt:
-        _say(console, "Interrupted. The same command goes on from here.")
+        _say(console, "Interrupted. Repeat the command to resume.")
         raise typer.Exit(130) from None
     finally:
         for line in failed:
             _say(console, f"failed: {line}")
         if failed:
-            _say(console, f"Why is kept in {places.failures}; the same command tries them again.")
+            _say(console, f"Reasons are in {places.failures}; repeat the command to retry.")
         typer.echo(
-            f"{len(cells) + before} cells: {before} were finished before, {finished} are now, "
-            f"{len(failed)} failed"
+            f"{len(cells) + before} cells: {before} already finished, {finished} finished "
+            f"now, {len(failed)} failed"
         )
     return not failed
 
@@ -232,7 +235,7 @@ def _bar(console: Console, total: int) -> Iterator[Progress]:
 
 
 def _show(bar: Progress, done: Done, finished: int, failed: int) -> None:
-    """What just happened. A process that was killed is always told of."""
+    """Report a cell that ended. A killed process is always reported."""
     task = bar.tasks[0]
     bar.update(task.id, description=done.cell.title, completed=finished + failed, failed=failed)
     what = "finished" if done.trouble is None else done.trouble.summary

@@ -1,4 +1,4 @@
-"""The program: every verb by name, and what becomes of an error."""
+"""The command line: all commands, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ app.command("quality")(quality_command)
 
 
 def main() -> None:
-    """The entry point: a user's mistake is a message and exit code 2, never a traceback."""
+    """The entry point: a user error is a message and exit code 2, without a traceback."""
     try:
         code = app(standalone_mode=False)
     except CslrError as error:
@@ -76,7 +76,7 @@ def main() -> None:
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:  # nobody reads on: `cslr predict ... | head`
+    except BrokenPipeError:  # the reader closed the pipe: `cslr predict ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _tell(message: str) -> None:
-    """An error as it is: no markup in it, and no path broken over two lines."""
+    """Print an error without markup and without breaking paths over lines."""
     text = Text.assemble(("error:", "bold red"), " ", message)
     Console(stderr=True).print(text, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""The program's verb ``predict``: asking what a run has learnt."""
+"""``cslr predict``: predictions of a finished run for new texts."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ __all__ = ["predict_command"]
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(help="The directory of a finished run.")],
+    run: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
     file: Annotated[
-        Path | None, typer.Argument(help="One text a line (also .gz); - is standard input.")
+        Path | None, typer.Argument(help="One text per line (also .gz); - is standard input.")
     ] = None,
-    text: Annotated[list[str] | None, typer.Option(help="A text; may be repeated.")] = None,
-    task: Annotated[str | None, typer.Option(help="Answer with labels of this task only.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Whose head. \\[the first seed's]")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A text to classify; repeatable.")] = None,
+    task: Annotated[str | None, typer.Option(help="Predict only labels of this task.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Use the head of this seed. \\[the first]")
+    ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="One that clients ran, with its own head. \\[the reference]")
+        str | None,
+        typer.Option(help="Use this client encoder and its own head. \\[the reference encoder]"),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a text instead.")
+        bool, typer.Option("--json", help="Print one JSON object per text.")
     ] = False,
 ) -> None:
-    """Ask what a run has learnt: a label, intents or entities for each text.
+    """Predict a label, intents or entities for each text with the head of a finished run.
 
-    FILE holds one text a line (also .gz); - is standard input. Asking costs no ε, and what is
-    asked is stored nowhere.
+    FILE has one text per line (also .gz); - is standard input. Predictions cost no ε, and the texts
+    are not stored.
 
     Example: `cslr predict runs/my-run --text "My knee hurts when I climb stairs."`
     """
@@ -42,7 +45,7 @@ def predict_command(
 
     predictor = load_predictor(run, seed, encoder)
     if file is None and not text:
-        raise ConfigError("nothing to answer: give a FILE, - for standard input, or --text")
+        raise ConfigError("no text to predict; give a FILE, - for standard input, or --text")
     texts = chain(_given(text or []), _texts_in(file) if file else ())
     for answer in predictor.answers(texts, task):
         typer.echo(json.dumps(answer.as_json()) if as_json else answer.as_line())
@@ -50,7 +53,7 @@ def predict_command(
 
 def _given(texts: list[str]) -> list[str]:
     if not all(text.strip() for text in texts):
-        raise ConfigError("--text is empty; give it some words")
+        raise ConfigError("--text must not be empty")
     return texts
 
 
@@ -64,7 +67,7 @@ def _texts_in(file: Path) -> Iterator[str]:
             try:
                 text = raw.decode().strip()
             except UnicodeDecodeError:
-                raise DataError(f"standard input, line {number}: not UTF-8") from None
+                raise DataError(f"standard input, line {number}: not valid UTF-8") from None
             if text:
                 yield text
         return

@@ -1,4 +1,4 @@
-"""The program's verbs about privacy: what a promise needs, and what was spent."""
+"""``cslr plan`` and ``cslr ledger``: noise for a privacy target, and what was spent."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ __all__ = ["ledger_app", "plan_command"]
 def plan_command(
     epsilon: Annotated[float, typer.Option(help="Target ε.")] = 4.0,
     delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
-    clients: Annotated[int, typer.Option(min=1, help="Registered clients N.")] = 20,
-    tasks: Annotated[int, typer.Option(help="Releases: one per task.")] = 4,
-    cap: Annotated[int | None, typer.Option(help="Most tasks a client contributes to.")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Number of registered clients N.")] = 20,
+    tasks: Annotated[int, typer.Option(help="Number of tasks; each is one release.")] = 4,
+    cap: Annotated[
+        int | None, typer.Option(help="Maximum number of tasks a client contributes to.")
+    ] = None,
     participation: Annotated[
-        float, typer.Option("--participation", "--q", help="q in (0, 1].")
+        float, typer.Option("--participation", "--q", help="Participation rate q in (0, 1].")
     ] = 1.0,
     adversary: Annotated[
-        str, typer.Option(help="Whom the target holds against: roster or public.")
+        str, typer.Option(help="Adversary that ε holds against: roster or public.")
     ] = "roster",
     dimension: Annotated[
-        int, typer.Option(min=1, help="r: released directions.")
+        int, typer.Option(min=1, help="r: number of released directions.")
     ] = ReplayConfig().directions,
     modes: Annotated[int, typer.Option(min=1, help="Modes released per task.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """From a promise to its noise: σ, what it costs, and whether it is worth starting.
+    """Compute the noise multiplier σ for a target (ε, δ), its cost and a forecast of utility.
 
-    Nothing is read and nothing is spent.
+    No data are read and no budget is spent.
 
     Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
     """
@@ -75,10 +77,10 @@ def plan_command(
     console = Console()
     sigma = "none" if plan.sigma is None else f"{plan.sigma:.4g}"
     console.print(
-        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {tasks} releases, "
-        f"of which a client contributes to at most {plan.cap}."
+        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {tasks} releases; a client "
+        f"contributes to at most {plan.cap} of them."
     )
-    table = Table(title=f"What that costs a client at δ = {delta:g}", title_justify="left")
+    table = Table(title=f"User-level ε at δ = {delta:g}", title_justify="left")
     table.add_column("scope")
     for who in costs:
         table.add_column(who, justify="right")
@@ -87,9 +89,13 @@ def plan_command(
         table.add_row(scope, *[_epsilon(cost) for cost in costs.values()])
     console.print(table)
     console.print(
-        f"Under replace-one adjacency the same noise is ε = {_epsilon(replaced)} (roster)."
+        "With replace-one adjacency instead of zero-out, the same noise gives ε = "
+        f"{_epsilon(replaced)} (roster)."
     )
-    console.print(f"Signal to noise of a task's modes: [bold]{outlook.signal_to_noise:.2g}[/bold]")
+    console.print(
+        "Forecast signal-to-noise ratio of a task's modes: "
+        f"[bold]{outlook.signal_to_noise:.2g}[/bold]"
+    )
     console.print(outlook.advice)
 
 
@@ -106,16 +112,18 @@ ledger_app = typer.Typer(
     cls=_ShowsByDefault,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="What was spent, on what, and what is left; whether that is right (verify); or that a "
-    "ledger was moved (moved).",
+    help="Show what a ledger has spent (show), verify it (verify), or register its new location "
+    "(moved).",
 )
-_Where = Annotated[Path, typer.Argument(help="A ledger file, a run or a federation directory.")]
+_Where = Annotated[
+    Path, typer.Argument(help="A ledger file, run directory or federation directory.")
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
 @ledger_app.command("show")
 def show_command(path: _Where, as_json: _Json = False) -> None:
-    """What was spent, on what, and what is left. Reads only; checks the chain.
+    """Show what was charged, the ε spent and the budget. Read-only; checks the hash chain.
 
     Example: `cslr ledger runs/my-run`
     """
@@ -132,10 +140,10 @@ def show_command(path: _Where, as_json: _Json = False) -> None:
 
 @ledger_app.command("verify")
 def verify_command(path: _Where, as_json: _Json = False) -> None:
-    """Check everything, and have every ε counted again by other accountants.
+    """Verify a ledger, and recompute every ε with independent accountants.
 
-    Looks at the chain, its head, open charges, keys that outlived their release and the budget.
-    Opacus and the PRV accountant have a say where they are installed. Exit code 3: a check failed.
+    Checks the hash chain, its head file, open charges, left-over noise keys and the budget. Uses
+    Opacus and the PRV accountant if they are installed. Exit code 3: a check failed.
 
     Example: `cslr ledger verify runs/my-run`
     """
@@ -151,24 +159,27 @@ def verify_command(path: _Where, as_json: _Json = False) -> None:
             print_verification(each, Console())
         wrong = [str(each.path) for each in found if not each.holds]
         if wrong and len(found) > 1:
-            Console().print(f"\n[red]Something is wrong[/red] with {', '.join(wrong)}.")
+            Console().print(f"\n[red]Verification failed[/red] for {', '.join(wrong)}.")
     if not all(each.holds for each in found):
         raise typer.Exit(3)
 
 
 @ledger_app.command("moved")
 def moved_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the ledger lies now.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Present directory of the ledger.")
+    ],
     data: Annotated[
-        Path | None, typer.Option(help="Its file of rows, if that does not lie beside it.")
+        Path | None, typer.Option(help="The ledger's file of rows, if it is not beside the ledger.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Say that the ledger of your own rows was moved, alone or with them, and not copied.
+    """Register the new location of a ledger that was moved, alone or with its rows.
 
-    A ledger notes where it lies, and a pointer beside the rows names it; a run refuses one that
-    lies elsewhere. This command writes the new place into both. Two ledgers of the same rows each
-    promise ε by themselves, and together they cost more: use it only if no other copy is in use.
+    A ledger records its own location, and a pointer beside the rows records it too; a run refuses a
+    ledger at another location. This command updates both. Use it only if no other copy of the
+    ledger is in use: two ledgers for the same rows do not count each other's releases, so the true
+    ε would exceed what each of them shows.
 
     Example: `cslr ledger moved reviews.cslr-federation`
     """
@@ -176,16 +187,17 @@ def moved_command(
     from cslr.runs.own_data import pointer_beside
 
     typer.echo(
-        f"{directory} will be the one ledger of its rows. If it is a copy, the original must not "
-        f"be used any more, on this machine or another: what runs cost would no longer add up.",
+        f"{directory} will be registered as the only ledger of its rows. If it is a copy, the "
+        "original must not be used any more, on this or any other machine: otherwise the two "
+        "ledgers do not count each other's releases.",
         err=True,
     )
     if not yes:
-        typer.confirm("Was it moved, with no other copy in use?", abort=True, err=True)
+        typer.confirm("Was the ledger moved, with no other copy in use?", abort=True, err=True)
     changed = declare_moved(directory, None if data is None else pointer_beside(data))
     for path in changed:
-        typer.echo(f"{path} names {directory.resolve()}")
-    typer.echo(f"{directory} is noted to lie where it is")
+        typer.echo(f"{path} now points to {directory.resolve()}")
+    typer.echo(f"{directory} now records its own location")
 
 
 def _epsilon(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The program's verbs ``run`` and ``upgrade``."""
+"""``cslr run`` and ``cslr upgrade``."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _File: TypeAlias = Path | None
 
 
 def run_command(
-    config: Annotated[_File, typer.Argument(help="TOML file; flags win over it.")] = None,
-    data: Annotated[_File, _first("Directory of data sets, or a FILE of your own rows.")] = None,
+    config: Annotated[_File, typer.Argument(help="TOML file; flags override it.")] = None,
+    data: Annotated[_File, _first("Directory of data sets, or a file of your own rows.")] = None,
     stream: Annotated[
         _Text,
         _first(
@@ -56,47 +56,52 @@ def run_command(
     ] = None,
     encoder: Annotated[_Text, _first("minilm, mpnet, a local directory, or a hub name.")] = None,
     epsilon: Annotated[
-        _Share, _first(r"End-to-end ε of this run; inf adds no noise. \[8; own rows: declared]")
+        _Share, _first(r"End-to-end ε of this run; inf adds no noise. \[8; own data: declared]")
     ] = None,
-    privacy: Annotated[_Text, _first("simulated or enforced; own rows: always enforced.")] = None,
-    clients: Annotated[_Number, _first("Registered clients N.")] = None,
+    privacy: Annotated[_Text, _first("simulated or enforced; own data: always enforced.")] = None,
+    clients: Annotated[_Number, _first("Number of registered clients N.")] = None,
     seeds: Annotated[_Text, _first("Comma-separated, e.g. 13,17,19.")] = None,
     run_dir: Annotated[
-        _File, _first("Where to write; an interrupted run of the same settings goes on there.")
+        _File, _first("Run directory; an interrupted run with the same settings resumes there.")
     ] = None,
     as_json: Annotated[bool, _first("Print one JSON object instead.", "--json")] = False,
     rows: Annotated[_Text, _more("subset, all or held-out (for tuning).")] = None,
     scenario: Annotated[_Text, _more("class, domain or task.")] = None,
     alpha: Annotated[_Share, _more("Dirichlet concentration.")] = None,
-    min_rows: Annotated[_Number, _more("Fewest rows a client may hold.")] = None,
+    min_rows: Annotated[_Number, _more("Minimum number of rows per client.")] = None,
     declaration: Annotated[
-        _File, _more(r"What may be known about them. \[FILE's name with .cslr.toml]")
+        _File, _more(r"Public declaration of the rows. \[FILE's name with .cslr.toml]")
     ] = None,
     anchors: Annotated[
-        _File, _more(r"Public sentences, one a line. \[public of the declaration]")
+        _File, _more(r"Public sentences, one per line. \[`public` in the declaration]")
     ] = None,
     skip_bad_rows: Annotated[
-        bool | None, _more("Leave out rows that are not as declared.", "--skip-bad-rows")
+        bool | None, _more("Leave out rows that violate the declaration.", "--skip-bad-rows")
     ] = None,
-    delta: Annotated[_Share, _more(r"δ. \[1e-5; own rows: declared]")] = None,
-    adversary: Annotated[_Text, _more("roster or public.")] = None,
-    participation: Annotated[_Share, _more("q in (0, 1].", "--participation", "--q")] = None,
-    cap: Annotated[_Number, _more("Most tasks a client contributes to.")] = None,
+    delta: Annotated[_Share, _more(r"δ. \[1e-5; own data: declared]")] = None,
+    adversary: Annotated[_Text, _more("Adversary that ε holds against: roster or public.")] = None,
+    participation: Annotated[
+        _Share, _more("Participation rate q in (0, 1].", "--participation", "--q")
+    ] = None,
+    cap: Annotated[_Number, _more("Maximum number of tasks a client contributes to.")] = None,
     federation: Annotated[
-        _File, _more("Enforced: directory of the ledger all runs on the same rows share.")
+        _File,
+        _more("Enforced privacy: directory of the ledger that all runs on the same rows share."),
     ] = None,
     evaluate: Annotated[
         _Text,
         _more(
-            "Figures on test rows. shown: on the screen, in no file. stored: exact figures also go "
-            "to the run directory; if the rows are clients', ε does not cover them. private: one "
-            r"noised count, paid for within ε. none. \[enforced: shown; else, and if own test rows "
-            "are declared public: stored]"
+            "Scores on test rows. shown: exact, printed but not stored. stored: exact, also "
+            "written to the run directory; not covered by ε if test rows belong to clients. "
+            r"private: one noisy count, charged within ε. none: not computed. \[enforced: "
+            "shown; simulated, or test rows declared public: stored]"
         ),
     ] = None,
     prior: Annotated[_Text, _more("labels or none.")] = None,
-    dimension: Annotated[_Number, _more("r: released directions.")] = None,
-    anchor_count: Annotated[_Number, _more("m: public sentences used as anchors.")] = None,
+    dimension: Annotated[_Number, _more("r: number of released directions.")] = None,
+    anchor_count: Annotated[
+        _Number, _more("m: number of public sentences used as anchors.")
+    ] = None,
     sub_modes: Annotated[_Number, _more("J: modes per label.")] = None,
     list_size: Annotated[_Number, _more("L: candidates per list.")] = None,
     matcher: Annotated[
@@ -108,20 +113,22 @@ def run_command(
         list[str] | None,
         _more("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
     ] = None,
-    layer: Annotated[_Number, _more("Tagging: hidden layer that words are taken from.")] = None,
+    layer: Annotated[_Number, _more("Tagging: hidden layer that gives the word vectors.")] = None,
     yardsticks: Annotated[
         bool | None, _more("Also run majority, zero-shot, finetune and joint.")
     ] = None,
-    until: Annotated[_Number, _more("Stop after so many tasks, to go on another day.")] = None,
+    until: Annotated[
+        _Number, _more("Stop after this many tasks; resume later with --run-dir.")
+    ] = None,
 ) -> None:
-    """Learn a sequence of text tasks privately and show what is remembered.
+    """Train on a sequence of text tasks with differential privacy and show the scores.
 
-    With no argument at all, the embedded stream: patients' messages to four clinics.
-    A run directory holds config, trace, ledger, releases, replay, head and plot.
+    Without arguments it uses the embedded stream clinic: patients' messages to four clinics.
+    The run directory contains config, trace, ledger, releases, replay, head and plot.
 
     Example: `cslr run --stream ag-news --data DIR --epsilon 4 --seeds 13,17,19,23,29`
 
-    Your own rows: `cslr data init my.csv`, then `cslr run --data my.csv`
+    Your own data: `cslr data init my.csv`, then `cslr run --data my.csv`
     """
     given: dict[str, Any] = {
         "stream.name": stream,
@@ -167,16 +174,16 @@ def run_command(
 
 def upgrade_command(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
-    encoder: Annotated[str, typer.Option(help="The encoder from here on.")],
-    run_dir: Annotated[_File, _first("Where to write; the old run stays as it is.")] = None,
+    encoder: Annotated[str, typer.Option(help="Encoder for the remaining tasks.")],
+    run_dir: Annotated[_File, _first("New run directory; the old run is not changed.")] = None,
     as_json: Annotated[bool, _first("Print one JSON object instead.", "--json")] = False,
 ) -> None:
-    """Go on with a run under another encoder.
+    """Continue a run with another encoder.
 
-    What was released is carried over by a map between the two encoders that is fitted on public
-    sentences, at no privacy cost, and the head is trained again; tasks that are still to come are
-    released under the new encoder, within the same plan. The row after the last old task shows what
-    was lost. The ledger notes the change.
+    Earlier releases are carried over by a map between the two encoders, fitted on public sentences,
+    at no privacy cost, and the head is trained again; the remaining tasks are released with the new
+    encoder, within the same plan. The row of the score matrix after the last old task shows what
+    was lost. The ledger records the change.
 
     Example: `cslr run --until 2 --run-dir runs/a`, then `cslr upgrade runs/a --encoder mpnet`
     """
@@ -197,7 +204,9 @@ def _settings(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"--set takes NAME=VALUE, such as replay.release=list, not {text!r}")
+            raise ConfigError(
+                f"--set must be NAME=VALUE, such as replay.release=list, not {text!r}"
+            )
         try:
             found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -209,7 +218,7 @@ def _seeds(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(f"--seeds takes whole numbers with commas, not {text!r}") from None
+        raise ConfigError(f"--seeds must be comma-separated whole numbers, not {text!r}") from None
 
 
 def _new_run_dir(config: Config) -> Path:
@@ -243,11 +252,14 @@ def _run(
         with steps(errors) as on_step:
             if until is not None and until < len(embedded.stream.tasks):
                 learn(settled, embedded, directory, on_step, until)
-                errors.print(f"Stopped after {until} tasks. With --run-dir {path} it goes on.")
+                errors.print(
+                    f"Stopped after {until} tasks. To resume, repeat the command with --run-dir "
+                    f"{path}."
+                )
                 return
             result = run(settled, embedded, directory, on_step)
     except KeyboardInterrupt:
-        errors.print(f"\nInterrupted. The same command with --run-dir {path} goes on from here.")
+        errors.print(f"\nInterrupted. To resume, repeat the command with --run-dir {path}.")
         raise typer.Exit(130) from None
     stored = json.dumps(result.stored_json(), indent=2)
     write_atomic(path / "result.json", stored.encode() + b"\n")

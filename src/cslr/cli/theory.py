@@ -1,6 +1,6 @@
-"""The program's verbs about the paper's theory: how many anchors, and how good a replay is.
+"""``cslr anchors`` and ``cslr quality``: how many anchors are needed, and how good a replay is.
 
-``cslr anchors --encoders`` asks whether clients with different encoders could share them.
+``cslr anchors --encoders`` compares encoders that clients could use together.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _Number: TypeAlias = int | None
 _Share: TypeAlias = float | None
 _File: TypeAlias = Path | None
 
-_THEOREM, _STREAM = "Theorem 2 alone", "A stream's own candidates"
-_ENCODERS = "Different encoders, on public sentences alone"
+_THEOREM, _STREAM = "Theorem 2 only", "Measured on a stream"
+_ENCODERS = "Different encoders, on public sentences only"
 _OF_ENCODERS = ("stream.name", "stream.data", "stream.rows", "stream.scenario", "layer", "seeds")
-"""Settings that have a meaning where encoders are compared."""
+"""Settings that apply when encoders are compared."""
 
 
 def _theorem(help: str, *flags: str) -> Any:
@@ -40,15 +40,21 @@ def _compared(help: str, *flags: str) -> Any:
 
 
 def anchors_command(
-    config: Annotated[_File, typer.Argument(help="TOML file of a run; flags win over it.")] = None,
-    candidates: Annotated[_Number, _theorem("N: candidates of all clients and tasks.")] = None,
-    tasks: Annotated[_Number, _theorem("T; N = clients × tasks × list size.")] = None,
-    hit: Annotated[_Share, _theorem("p: share of anchors that tell a pair apart.")] = None,
-    failure: Annotated[float, typer.Option(help="η: how often some pair may be missed.")] = 0.05,
-    clients: Annotated[_Number, typer.Option(help="Clients N of a task or of the stream.")] = None,
+    config: Annotated[_File, typer.Argument(help="TOML file of a run; flags override it.")] = None,
+    candidates: Annotated[
+        _Number, _theorem("N: number of candidates of all clients and tasks.")
+    ] = None,
+    tasks: Annotated[
+        _Number, _theorem("T: number of tasks; N = clients × tasks × list size.")
+    ] = None,
+    hit: Annotated[_Share, _theorem("p: share of anchors that separate a pair.")] = None,
+    failure: Annotated[
+        float, typer.Option(help="η: allowed probability that some pair is not separated.")
+    ] = 0.05,
+    clients: Annotated[_Number, typer.Option(help="Number of clients.")] = None,
     list_size: Annotated[_Number, typer.Option(help="L: candidates per list.")] = None,
-    anchor_count: Annotated[_Number, typer.Option(help="m: anchors to ask about.")] = None,
-    stream: Annotated[_Text, _stream("A stream by name, as for `cslr run`.")] = None,
+    anchor_count: Annotated[_Number, typer.Option(help="m: number of anchors to evaluate.")] = None,
+    stream: Annotated[_Text, _stream("Stream name, as for `cslr run`.")] = None,
     data: Annotated[_File, _stream("Directory of data sets.")] = None,
     rows: Annotated[_Text, _stream("subset, all or held-out.")] = None,
     scenario: Annotated[_Text, _stream("class, domain or task.")] = None,
@@ -57,20 +63,23 @@ def anchors_command(
     dimension: Annotated[_Number, _stream("r: released directions.")] = None,
     sub_modes: Annotated[_Number, _stream("J: modes per label.")] = None,
     encoder: Annotated[_Text, _stream("minilm, mpnet, a local directory, or a hub name.")] = None,
-    layer: Annotated[_Number, _stream("Tagging: hidden layer that words are taken from.")] = None,
-    seed: Annotated[_Number, _stream("Of the partition and the anchors.")] = None,
-    margin: Annotated[_Share, _stream("γ, in standard deviations of a signature.")] = None,
-    sweep: Annotated[_Text, _stream("Numbers of anchors to try, e.g. 10,50,200.")] = None,
-    encoders: Annotated[_Text, _compared("Two or more to compare, e.g. minilm,mpnet.")] = None,
+    layer: Annotated[_Number, _stream("Tagging: hidden layer that gives the word vectors.")] = None,
+    seed: Annotated[_Number, _stream("Seed of the partition and the anchors.")] = None,
+    margin: Annotated[_Share, _stream("γ: margin, in standard deviations of a signature.")] = None,
+    sweep: Annotated[_Text, _stream("Anchor counts to try, e.g. 10,50,200.")] = None,
+    encoders: Annotated[
+        _Text, _compared("Two or more encoders to compare, e.g. minilm,mpnet.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """How many anchors tell candidates apart: by Theorem 2, or by trying on a stream.
+    """Compute how many anchors separate the candidates: by Theorem 2, or measured on a stream.
 
-    With --candidates (or --clients, --tasks, --list-size) and --hit the theorem is applied and
-    nothing is read. With --stream the hit rate and the margins of its simulated clients' lists are
-    measured, and how well the public sentences cover their texts. That reads lists without noise:
-    it is for studies and refuses rows of your own. With --encoders only public sentences and label
-    texts are read: how well clients that run these encoders could work together.
+    With --candidates (or --clients, --tasks, --list-size) and --hit the theorem is applied and no
+    data are read. With --stream the hit rate and the margins of simulated clients' lists are
+    measured, and how well the public sentences cover the clients' texts. That reads lists without
+    noise, so it is for studies only and is refused for your own data. With --encoders only public
+    sentences and label texts are read, to estimate how well clients with these encoders can share
+    a replay.
 
     Example: `cslr anchors --clients 20 --tasks 4 --list-size 4 --hit 0.46`
 
@@ -99,18 +108,21 @@ def anchors_command(
         others = {_flag(k): v for k, v in about_stream.items() if k not in _OF_ENCODERS}
         _refuse(
             {**theirs, **lists, "--margin": margin, **others},
-            "has no meaning where encoders are compared; leave it or --encoders out",
+            "cannot be combined with --encoders; remove one of them",
         )
         given = {name: value for name, value in about_stream.items() if value is not None}
         _compare(load_config(config, given), encoders, counts, as_json)
         return
     if config is None and stream is None and data is None:
-        _refuse(own, "is about a stream: give --stream too")
+        _refuse(own, "requires --stream")
         _prescribe(
             _count(candidates, clients, tasks, list_size), hit, failure, anchor_count, as_json
         )
         return
-    _refuse(theirs, "is for the theorem alone; a stream has its own candidates and hit rate")
+    _refuse(
+        theirs,
+        "cannot be combined with a stream, whose candidates and hit rate are measured; remove it",
+    )
     about_stream |= {
         "stream.clients": clients,
         "replay.list_size": list_size,
@@ -137,14 +149,12 @@ def _count(candidates: int | None, clients: int | None, tasks: int | None, size:
     given = (clients, tasks, size)
     if candidates is not None:
         if any(number is not None for number in given):
-            raise ConfigError(
-                "--candidates says N already; leave --clients, --tasks and --list-size out"
-            )
+            raise ConfigError("--candidates is N; remove --clients, --tasks and --list-size")
         return _positive("--candidates", candidates)
     if clients is None or tasks is None:
         raise ConfigError(
-            "how many candidates? give --candidates, or --clients, --tasks and --list-size; or "
-            "--stream, to measure"
+            "the number of candidates is required: give --candidates, or --clients, --tasks "
+            "and --list-size; or --stream, to measure on a stream"
         )
     return (
         _positive("--clients", clients)
@@ -169,7 +179,7 @@ def _counts(text: str) -> list[int]:
     try:
         return [_at_least_two(int(part)) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(f"--sweep takes whole numbers with commas, not {text!r}") from None
+        raise ConfigError(f"--sweep must be comma-separated whole numbers, not {text!r}") from None
 
 
 def _at_least_two(number: int) -> int:
@@ -189,8 +199,8 @@ def _prescribe(
 
     if hit is None:
         raise ConfigError(
-            "how visible are they? give --hit, the share of public sentences that tell a pair "
-            "apart; `cslr anchors --stream NAME` measures it"
+            "--hit is required: the share of public sentences that separate a pair; `cslr "
+            "anchors --stream NAME` measures it"
         )
     if not 0 < hit <= 1:
         raise ConfigError(f"--hit must lie in (0, 1], not {hit:g}")
@@ -217,8 +227,9 @@ def _examine(
 
     if is_own(config.stream) or config.privacy.mode == "enforced":
         raise ConfigError(
-            "cslr anchors reads lists without noise, and these rows are somebody's: measure on a "
-            "stream of public data (--stream), or apply the theorem with --candidates and --hit"
+            "cslr anchors reads lists without noise, which is not allowed on your own data "
+            "or with enforced privacy: measure on a public stream (--stream), or apply the "
+            "theorem with --candidates and --hit"
         )
     if margin is not None and not margin > 0:
         raise ConfigError(f"--margin must be positive, not {margin:g}")
@@ -234,7 +245,7 @@ def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: b
     from rich.console import Console
 
     from cslr.cli.show.theory import compared_json, print_compared
-    from cslr.research.theory.encoders import compare
+    from cslr.research.theory.encoder_comparison import compare
 
     names = [name.strip() for name in encoders.split(",")]
     found = compare(config, names, counts, progress=True)
@@ -245,16 +256,16 @@ def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: b
 
 
 def quality_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A finished run's directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Directory of a finished run.")],
     samples: Annotated[
-        int, typer.Option(min=20, help="Most rows of a task, and draws of its replay.")
+        int, typer.Option(min=20, help="Maximum number of rows per task, and of replay samples.")
     ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """How far a run's replay lies from the rows it stands for, beside what was forgotten.
+    """Compare a run's replay with test rows of its tasks, next to the forgetting of each task.
 
-    Theorem 5 bounds forgetting by that distance. Reads the replay of a finished run and the test
-    rows of its stream, without noise: for studies. Nothing is written.
+    Theorem 5 bounds forgetting by the distance between the two. Reads the replay of a finished run
+    and the test rows of its stream without noise: for studies only. Nothing is written.
 
     Example: `cslr quality runs/my-run`
     """

@@ -35,7 +35,7 @@ def assign_clients(stream: Stream, config: StreamConfig, rng: np.random.Generato
     rows, clients = stream.train, config.clients or stream.clients
     if stream.partition == "given":
         if rows.clients is None:
-            raise ValueError("rows.clients must say who holds which row")
+            raise ValueError("rows.clients must give the client of every row")
         return rows.clients, np.arange(len(rows))
     if stream.partition == "task":
         return _within_tasks(stream, clients, rng)
@@ -55,8 +55,8 @@ def _within_tasks(stream: Stream, clients: int, rng: np.random.Generator) -> Hol
     tasks = len(stream.tasks)
     if clients < tasks:
         raise ConfigError(
-            f"stream {stream.name!r} has {tasks} tasks and every client holds rows of one: "
-            f"--clients must be at least {tasks}, not {clients}"
+            f"stream {stream.name!r} has {tasks} tasks and every client holds rows of one "
+            f"task: --clients must be at least {tasks}, not {clients}"
         )
     parts = [
         _of_task(stream.train, task, np.arange(task, clients, tasks), clients, stream.clients, rng)
@@ -144,23 +144,23 @@ def _spread(values: IntArray) -> dict[str, float]:
 
 def _check(labels: IntArray, clients: int, alpha: float, min_rows: int, retries: int) -> None:
     if labels.ndim != 1:
-        raise ValueError(f"labels must be (n,), one label a row: {labels.shape}")
+        raise ValueError(f"labels must have shape (n,), one label per row, not {labels.shape}")
     if retries < 1:
-        raise ValueError(f"retries must be at least 1: {retries}")
+        raise ValueError(f"retries must be at least 1, not {retries}")
     if clients < 1:
-        raise ConfigError(f"--clients must be at least 1: {clients}")
+        raise ConfigError(f"--clients must be at least 1, not {clients}")
     if not (math.isfinite(alpha) and alpha > 0):
-        raise ConfigError(f"--alpha must be a positive number: {alpha}")
+        raise ConfigError(f"--alpha must be a positive number, not {alpha}")
     if min_rows < 0:
-        raise ConfigError(f"--min-rows must not be negative: {min_rows}")
+        raise ConfigError(f"--min-rows must not be negative, not {min_rows}")
 
 
 def _too_few(sizes: IntArray, rows: int, alpha: float, min_rows: int, retries: int) -> str:
     remedy = "use fewer --clients, a larger --alpha, or --min-rows 0"
     if rows < len(sizes) * min_rows:
         return (
-            f"{rows} rows cannot give {len(sizes)} clients {min_rows} rows each: "
-            f"every client beyond the first {rows // min_rows} would hold too few; {remedy}"
+            f"{rows} rows are not enough for {len(sizes)} clients with at least {min_rows} "
+            f"rows each; {remedy}"
         )
     client = int(sizes.argmin())
     return (

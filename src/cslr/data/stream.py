@@ -54,7 +54,7 @@ class Rows:
     people: IntArray | None = None
     """(n,) rows of the same person (a dialogue, a document) are never parted among clients."""
     clients: IntArray | None = None
-    """(n,) who holds which row, where that is known and not simulated; −1: nobody."""
+    """(n,) the client of each row, if it is known and not simulated; −1: none."""
     kinds: IntArray | None = None
     """(n,) what rows of one label differ in, where that is known: to measure, never to learn."""
 
@@ -63,7 +63,9 @@ class Rows:
         for name in ("tasks", "people", "clients", "kinds"):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
-                raise ValueError(f"{name} must be {shape}, one a text: {values.shape}")
+                raise ValueError(
+                    f"{name} must have shape {shape}, one per text, not {values.shape}"
+                )
         if len(self.answers) != len(self.texts):
             raise ValueError(f"{len(self.answers)} answers for {len(self.texts)} texts")
 
@@ -126,7 +128,7 @@ class Stream:
         offered = ", ".join(self.scenarios)
         why = ""
         if scenario == "task" and any(len(task.labels) == 1 for task in self.tasks):
-            why = " since a task of one label leaves nothing to decide"
+            why = " because a task with one label leaves nothing to predict"
         raise ConfigError(
             f"stream {self.name!r} has no scenario {scenario!r}{why}; use --scenario {offered}"
         )
@@ -138,8 +140,8 @@ class Stream:
             for label in task.labels:
                 if not 0 <= label < len(self.labels):
                     raise DataError(
-                        f"{self.name}: task {task.name!r} names label {label}, "
-                        f"but only 0..{len(self.labels) - 1} are declared"
+                        f"{self.name}: task {task.name!r} has label {label}, but only "
+                        f"0..{len(self.labels) - 1} are declared"
                     )
         if not self.tasks or not self.scenarios or not set(self.scenarios) <= set(SCENARIOS):
             raise DataError(
@@ -148,8 +150,8 @@ class Stream:
             )
         if self.clients < 1 or not (math.isfinite(self.alpha) and self.alpha > 0):
             raise DataError(
-                f"{self.name}: clients must be at least 1 and alpha positive: "
-                f"{self.clients}, {self.alpha}"
+                f"{self.name}: clients must be at least 1 and alpha positive, not "
+                f"{self.clients} and {self.alpha}"
             )
 
     def _check_rows(self, part: str, rows: Rows) -> None:
@@ -206,7 +208,7 @@ def labels_from_toml(content: str, source: str) -> tuple[Label, ...]:
             f"{source} is not a list of [[labels]] with name and description: {error}"
         ) from error
     if not all(isinstance(text, str) and text.strip() for texts in fields for text in texts):
-        raise DataError(f"{source}: every label needs a name and a description in words")
+        raise DataError(f"{source}: every label needs a name and a description")
     return tuple(
         Label(name, description, examples, topics)
         for (name, description, *_), (examples, topics) in zip(fields, lists, strict=True)
@@ -221,5 +223,5 @@ def _check_texts(where: str, texts: tuple[str, ...]) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise DataError(
-                f"{where}, row {row}: the text is not valid Unicode; mend it"
+                f"{where}, row {row}: the text is not valid Unicode; correct it"
             ) from error

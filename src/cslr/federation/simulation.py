@@ -37,7 +37,7 @@ BATCH_UNITS: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """PRIVATE in earnest, simulated here: the rows of all N registered clients."""
+    """PRIVATE. The rows of all N registered clients, in one process."""
 
     z: FloatArray  # (n, d)
     labels: IntArray  # (n,)
@@ -116,7 +116,7 @@ class SimulatedCohort:
     task: int
     taking_part: BoolArray  # (N,)
     hostile: tuple[int, ...] = ()
-    """Clients that take part only to do harm: they respect the bound and nothing else."""
+    """Hostile clients: they respect the clip and nothing else."""
     alone: bool = False
     """One client a batch: an answer depends on that client's rows alone, bit for bit."""
     device: Device = field(default_factory=Device, init=False, repr=False)

@@ -46,7 +46,7 @@ def agree(context: MethodContext) -> Agreement:
     if replay.anchors > len(context.public):
         raise ConfigError(
             f"replay.anchors = {replay.anchors} is more than the {len(context.public)} public "
-            "sentences; ask for fewer (--anchor-count)"
+            "sentences; use fewer (--anchor-count)"
         )
     space = _space_of(context)
     pooled = replay.grouping == "pooled"
@@ -170,7 +170,10 @@ def upgraded_stages(context: MethodContext, earlier: Earlier) -> Stages:
 
 def _check_upgrade(context: MethodContext) -> None:
     if context.head.kind in ("federated", "dp-fedavg"):
-        raise ConfigError("a head that clients train cannot be carried over; use --head released")
+        raise ConfigError(
+            "a head trained by clients cannot be carried over to another encoder; use --head "
+            "released"
+        )
     if context.replay.second_moments not in (None, "shared"):
         raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
 

@@ -66,5 +66,5 @@ YARDSTICKS: Final = ("majority", "zero-shot", "finetune", "joint")
 def method_named(name: str) -> Method:
     """The method of that name."""
     if name not in METHODS:
-        raise ConfigError(f"there is no method {name!r}; known: {', '.join(METHODS)}")
+        raise ConfigError(f"unknown method {name!r}; known methods: {', '.join(METHODS)}")
     return METHODS[name]

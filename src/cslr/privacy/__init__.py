@@ -1,1 +1,1 @@
-"""Everything that bounds, sums, noises or counts. Loads without torch."""
+"""Clipping, sums, noise and privacy accounting. Loads without torch."""

@@ -73,7 +73,7 @@ class Charge:
     sigma: float | None
     """Noise multiplier; None: released without noise."""
     q: float = 1.0
-    """Probability with which each client took part."""
+    """Participation rate: the probability with which each client participated."""
     task: int | None = None
     """The task it belongs to, of which a client may be capped to a few; None: the round is one."""
 
@@ -109,7 +109,7 @@ def epsilon_of(
 def total_mu(
     charges: Iterable[Charge], scope: Scope = "end_to_end", cap: int | None = None
 ) -> float:
-    """μ of everything charged, to someone who knows who took part: together it is one Gaussian."""
+    """μ of everything charged, against the roster: the composition is one Gaussian mechanism."""
     counted = [c for c in charges if scope == "end_to_end" or c.part == "replay"]
     if any(charge.sigma is None for charge in counted):
         return math.inf
@@ -148,13 +148,15 @@ def _rounds(charges: Sequence[Charge]) -> dict[int, Rounds]:
     seen: Counter[tuple[int, str]] = Counter()
     for charge in charges:
         if charge.sigma is None:
-            raise ValueError("a release without noise has no finite cost")
+            raise ValueError("charges: a release without noise has no finite ε")
         task = charge.round if charge.task is None else charge.task
         coin = (task, charge.round, seen[charge.round, charge.label])
         seen[charge.round, charge.label] += 1
         precision[coin] = precision.get(coin, 0.0) + charge.sigma**-2
         if q.setdefault(coin, charge.q) != charge.q:
-            raise ValueError(f"round {charge.round} was charged with two sampling rates")
+            raise ValueError(
+                f"charges: round {charge.round} has two different participation rates q"
+            )
     rounds: dict[int, Rounds] = {}
     for coin in sorted(precision):
         rounds.setdefault(coin[0], []).append((precision[coin] ** -0.5, q[coin]))

@@ -27,7 +27,7 @@ _EXACT: Final = 2**52
 
 
 class NotAdmitted(ValueError):
-    """Rows that arrived from elsewhere are not bounded integer rows; none of them is used."""
+    """Rows that were clipped elsewhere are not valid bounded integer rows; none of them is used."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     """
     vectors = np.asarray(vectors)  # a masked array would hide a NaN from the check below
     if vectors.ndim != 2:
-        raise ValueError(f"vectors must be (clients, coordinates), not of shape {vectors.shape}")
+        raise ValueError(f"vectors must have shape (clients, coordinates), not {vectors.shape}")
     if len(vectors) > grid.most_clients:
         raise ValueError(
-            f"vectors: {len(vectors)} clients are more than the {grid.most_clients} whose sum is "
-            "exact on this grid; use fewer steps"
+            f"vectors: the sum of {len(vectors)} clients could overflow; this grid allows at "
+            f"most {grid.most_clients} clients. Use fewer steps"
         )
     # In half precision 2^20 steps are infinite, and infinity becomes an integer that wraps around.
     with np.errstate(over="ignore"):
@@ -96,20 +96,22 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
 
 
 def admit(rows: IntArray, grid: Grid) -> Bounded:
-    """Take rows that somebody else clipped, if they are what they should be; never mend them.
+    """Accept rows that were clipped elsewhere, if they are valid; invalid rows are never repaired.
 
     rows: (b, D) int64, one row per client.
 
     Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, decided in exact
     arithmetic whatever the integers; otherwise ``NotAdmitted``, and nothing is taken.
     """
-    own = np.array(rows, order="C")  # a copy: nobody changes a row once it was looked at
+    own = np.array(rows, order="C")  # a copy: the caller cannot change a row after the check
     if own.dtype != np.int64:
         raise NotAdmitted(f"rows must be 64-bit integers, not {own.dtype}")
     if own.ndim != 2:
-        raise NotAdmitted(f"rows must be (clients, coordinates), not of shape {own.shape}")
+        raise NotAdmitted(f"rows must have shape (clients, coordinates), not {own.shape}")
     if len(own) > grid.most_clients:
-        raise NotAdmitted(f"rows: {len(own)} are more than {grid.most_clients} clients")
+        raise NotAdmitted(
+            f"rows: {len(own)} clients are more than the {grid.most_clients} this grid allows"
+        )
     # Squares of hostile integers wrap around, so the first look is in doubles, from which a row
     # of twice the bound cannot hide; after it the squares are exact in 64 bits.
     over = np.linalg.norm(own.astype(np.float64), axis=1) > 2.0 * grid.most
@@ -117,14 +119,14 @@ def admit(rows: IntArray, grid: Grid) -> Bounded:
         over = np.einsum("ij,ij->i", own, own) > grid.most**2
     if over.any():
         raise NotAdmitted(
-            f"rows: that of client {over.argmax()} is longer than the {grid.most} steps of the "
-            "bound; a client clips before it sends"
+            f"rows: the ℓ2 norm of the vector of client {over.argmax()} exceeds the clip of "
+            f"{grid.most} grid steps; clients must clip before they send"
         )
     return Bounded(own, grid, _SEAL)
 
 
 def _clip_integers(rows: IntArray, steps: int) -> IntArray:
-    """Shrink, in exact integers, the rows that rounding left a hair over the bound."""
+    """Shrink, in exact integers, the rows whose norm exceeds the clip after rounding."""
     squared = np.einsum("ij,ij->i", rows, rows)
     for i in np.flatnonzero(squared > steps * steps):
         norm = math.isqrt(int(squared[i]) - 1) + 1  # ceiling, so that the row cannot stay too long

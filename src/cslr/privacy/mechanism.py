@@ -49,9 +49,9 @@ def noise_in_steps(sigma: float, steps: int) -> float:
     """Standard deviation of the discrete noise, in grid steps, that multiplier σ asks for."""
     scale = math.sqrt((sigma * steps) ** 2 + _ROUNDING_VARIANCE)
     if scale < LEAST_SIGMA:
-        raise ValueError(f"sigma = {sigma:g} is below {LEAST_SIGMA} steps of the grid")
+        raise ValueError(f"sigma = {sigma:g} is below the minimum of {LEAST_SIGMA} grid steps")
     if scale > MOST_SIGMA:
-        raise ValueError(f"sigma = {sigma:g} is above 2^40 steps of the grid")
+        raise ValueError(f"sigma = {sigma:g} is above the maximum of 2^40 grid steps")
     return scale
 
 
@@ -142,17 +142,20 @@ def release_each(
 
     senders: who sent which; given, the result is (b, 1 + D) with that number in front.
 
-    Nobody's noise hides anybody else, so each client pays the whole charge, and it arrives under
-    its sender's name, so the charge must claim no amplification.
+    Each client's noise protects that client only, so each bears the whole charge, and the message
+    has its sender's name, so the charge must not claim amplification.
     """
     if charge.q != 1:
-        raise ValueError("a message with its sender's name earns no amplification: q must be 1")
+        raise ValueError(
+            "charge.q must be 1: a message released under its sender's name is not amplified by "
+            "sampling"
+        )
     if not answers:
         raise ValueError("answers must not be empty")
     grid = answers[0].grid
     # The noise is as wide as this grid asks for; on a finer one it would be too little.
     if any(each.grid != grid for each in answers):
-        raise ValueError("answers must lie on one grid")
+        raise ValueError("answers must all be on the same grid")
     rows = np.concatenate([each.rows(_SEAL) for each in answers])
     _check_scale(charge, grid)
     names = None if senders is None else np.array(senders, dtype=np.int64)

@@ -59,8 +59,8 @@ class Budget:
             raise ConfigError(f"delta must lie strictly between 0 and 1, not {self.delta:g}")
         if self.adversary not in ("public", "roster"):
             raise ConfigError(
-                f"a budget can be set against 'public' or 'roster', not {self.adversary!r}: "
-                "against the server ε is infinite while the aggregator adds the noise"
+                f"adversary must be 'public' or 'roster', not {self.adversary!r}: the "
+                "aggregator adds the noise, so ε against the server is infinite"
             )
 
     def as_dict(self) -> dict[str, object]:
@@ -104,7 +104,7 @@ _ONE_SUM: Final = Schedule()
 
 @dataclass(frozen=True)
 class Plan:
-    """Who takes part, how often, and the noise that follows. Made by ``calibrate`` only.
+    """Releases, participation, cap and the resulting noise. Made by ``calibrate`` only.
 
     Where a task has both, releases about the replay and updates of a model get half of the budget
     each (exactly so without amplification); within a half all have the same multiplier. An
@@ -162,7 +162,7 @@ class Plan:
         return Charge(label, coin, "head", self.head_sigma, self.head_q, task)
 
     def evaluation_charge(self, label: str) -> Charge:
-        """What an evaluation costs: all clients take part, once all tasks are released."""
+        """The charge of an evaluation: all clients participate, after all tasks are released."""
         coin = self.releases * self.schedule.coins
         return Charge(label, coin, "evaluation", self.evaluation_sigma)
 
@@ -209,16 +209,17 @@ def calibrate(
     cap: the most tasks any client contributes to (default: all of them).
     """
     if releases < 1:
-        raise ConfigError(f"a plan needs at least one release, not {releases}")
+        raise ConfigError(f"releases must be at least 1, not {releases}")
     for rate in (q, head_q):
         if not 0 < rate <= 1:
-            raise ConfigError(f"q, the participation rate, must lie in (0, 1], not {rate:g}")
+            raise ConfigError(f"the participation rate q must lie in (0, 1], not {rate:g}")
     if schedule.coins < 1:
-        raise ConfigError("a plan needs something to release")
+        raise ConfigError("schedule: a plan must release at least one sum, list or update per task")
     cap = releases if cap is None else cap
     if not 1 <= cap <= releases:
         raise ConfigError(
-            f"cap, the tasks a client may contribute to, must lie in 1..{releases}, not {cap}"
+            "cap, the maximum number of tasks a client contributes to, must lie in "
+            f"1..{releases}, not {cap}"
         )
     plan = Plan(budget, releases, q, cap, None, schedule, head_q)
     if math.isinf(budget.epsilon):
@@ -237,7 +238,10 @@ def _unit_full(budget: Budget, count: int) -> float:
 
     least, most = math.log(1e-6), math.log(1e3)
     if not excess(least) < 0 < excess(most):
-        raise ConfigError(f"epsilon = {budget.epsilon:g} is out of any useful range; try 0.1 to 20")
+        raise ConfigError(
+            f"epsilon = {budget.epsilon:g} is outside the range that can be calibrated; use 0.1 "
+            "to 20"
+        )
     mu = math.exp(brentq(excess, least, most, xtol=1e-13))
     return math.sqrt(count) / mu * (1 + 1e-9)
 
@@ -301,17 +305,20 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
         return Forecast(math.inf, "No noise: nothing is protected.")
     ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
     if ratio >= 3:
-        advice = "Good: the clients' data will dominate, with or without a label prior."
+        advice = "Good: the clients' data will outweigh the noise, with or without a label prior."
     elif ratio >= 0.5:
-        advice = "Workable: keep the label prior; more clients or a larger ε still help much."
+        advice = (
+            "Workable with the label prior; more clients or a larger ε will still help "
+            "considerably."
+        )
     elif ratio >= 0.1:
         advice = (
-            "Weak: the result will be little more than the label prior. "
-            "Fewer releases per client (--cap), more clients or a larger ε help most."
+            "Weak: the result will be little better than the label prior. Fewer releases per "
+            "client (--cap), more clients or a larger ε help most."
         )
     else:
         need = math.ceil(0.5 * plan.sigma * math.sqrt(dimension) / plan.q)
-        advice = f"Hopeless: noise drowns the data. About {need} clients would be workable."
+        advice = f"Not useful: the noise outweighs the data. About {need} clients would be needed."
     return Forecast(ratio, advice)
 
 
@@ -320,6 +327,6 @@ def weak_delta(delta: float, clients: int) -> str | None:
     if delta * clients < 1:
         return None
     return (
-        f"delta = {delta:g} is not below 1/{clients}, one over the number of clients: publishing "
-        f"the rows of one client drawn at random would satisfy it too. Choose a smaller one"
+        f"delta = {delta:g} is not below 1/{clients}, one over the number of clients: "
+        "publishing all rows of one random client would also satisfy it. Choose a smaller δ"
     )

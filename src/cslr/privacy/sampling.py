@@ -1,4 +1,4 @@
-"""Who takes part in a release: an independent coin per client.
+"""Poisson sampling: which clients participate in a release, by an independent coin per client.
 
 Only such (Poisson) coins earn the amplification that the ``public`` adversary is charged with;
 a cohort of fixed size does not, and coins that can be recomputed from a published seed earn
@@ -16,7 +16,7 @@ __all__ = ["poisson_cohort"]
 
 
 def poisson_cohort(clients: int, q: float, coins: KeyStream) -> BoolArray:
-    """(clients,) True where the client takes part; all of them at q = 1."""
+    """(clients,) True where the client participates; all of them at q = 1."""
     if not 0 < q <= 1:
         raise ValueError(f"q must lie in (0, 1], not {q}")
     if q == 1:

@@ -69,8 +69,8 @@ def carried(release: TaskRelease, way: Passage) -> TaskRelease:
     """The release as if clients had compared themselves in the new space."""
     if release.sums.second.shape[-1] > 1:
         raise ConfigError(
-            "only replay.second_moments = 'shared' can be carried over to another encoder; the "
-            "variances of single directions mean nothing there"
+            "replay.second_moments must be 'shared' to carry releases over to another "
+            "encoder: per-direction variances have no meaning in another embedding space"
         )
     elected = None if release.elected is None else release.elected @ way.matrix + way.offset
     return replace(
@@ -86,7 +86,7 @@ def lifted(replay: Replay, way: Passage) -> Replay:
     """Q_{1:t} over the directions of the new space; modes keep weights, targets and scales."""
     if replay.covariance is not None or replay.relative.shape[1] > 1:
         raise ConfigError(
-            "only replay.second_moments = 'shared' can be lifted into another encoder's space"
+            "replay.second_moments must be 'shared' to lift a replay into another encoder's space"
         )
     return replace(
         replay,

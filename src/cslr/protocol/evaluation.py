@@ -102,7 +102,7 @@ def measured(
     moves the sum by at most 1, charged before its noise is drawn.
     """
     if not plan.schedule.evaluation:
-        raise ValueError("plan: it pays for no evaluation")
+        raise ValueError("plan: it contains no charge for an evaluation")
     charge = plan.evaluation_charge(LABEL)
     noisy = release_sum(Ask(LABEL, "evaluation", exam, GRID), cohort, charge, ledger, keep)
     return noisy.map(partial(read, sigma=plan.evaluation_sigma or 0.0))

@@ -15,11 +15,11 @@ from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.protocol.round import BLOCKS
 
-__all__ = ["MESSAGES", "Message", "messages_of"]
+__all__ = ["MESSAGES", "MessageKind", "messages_of"]
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageKind:
     """One kind of message; everything here is public."""
 
     name: str
@@ -55,26 +55,26 @@ class Message:
 _AGGREGATOR: Final = "the aggregator, as a sum over clients"
 
 
-def _block(name: str) -> Message:
-    return Message(
+def _block(name: str) -> MessageKind:
+    return MessageKind(
         name=f"{name} of a task",
         leaves="sum",
         made_by="cslr.protocol.round.contribute_block",
-        clipped_by="a ℓ2 bound of its own, over all modes",
+        clipped_by="a separate ℓ2 clip, over all modes",
         noised_by="aggregator",
-        charged_as="Plan.charge; all four share one coin",
+        charged_as="Plan.charge; all four share one participation coin",
         seen_by=_AGGREGATOR,
         part="replay",
         label=rf"task \d+ {name}",
     )
 
 
-MESSAGES: Final[tuple[Message, ...]] = (
-    Message(
+MESSAGES: Final[tuple[MessageKind, ...]] = (
+    MessageKind(
         name="statistics of a task",
         leaves="sum",
         made_by="cslr.protocol.round.contribute",
-        clipped_by="one ℓ2 bound over all modes and statistics",
+        clipped_by="one ℓ2 clip over all modes and statistics",
         noised_by="aggregator",
         charged_as="Plan.charge",
         seen_by=_AGGREGATOR,
@@ -82,11 +82,11 @@ MESSAGES: Final[tuple[Message, ...]] = (
         label=r"task \d+",
     ),
     *map(_block, BLOCKS),
-    Message(
+    MessageKind(
         name="list of a task",
         leaves="server",
         made_by="cslr.protocol.list_mode.list_of",
-        clipped_by="one ℓ2 bound over all candidates",
+        clipped_by="one ℓ2 clip over all candidates",
         noised_by="device",
         charged_as="Plan.list_charge, with q = 1",
         seen_by="nobody",
@@ -94,33 +94,33 @@ MESSAGES: Final[tuple[Message, ...]] = (
         label=r"task \d+ list",
         full_rate=True,
     ),
-    Message(
+    MessageKind(
         name="update of a head",
         leaves="sum",
         made_by="cslr.protocol.updates.update_of",
-        clipped_by="one ℓ2 bound over all parameters that are trained",
+        clipped_by="one ℓ2 clip over all trained parameters",
         noised_by="aggregator",
         charged_as="Plan.head_charge; without noise, a charge without σ",
         seen_by=_AGGREGATOR,
         part="head",
         label=r"task \d+ update \d+",
     ),
-    Message(
+    MessageKind(
         name="update of other networks",
         leaves="sum",
         made_by="cslr.protocol.updates.update_of",
-        clipped_by="one ℓ2 bound over all networks together",
+        clipped_by="one ℓ2 clip over all networks together",
         noised_by="aggregator",
         charged_as="Plan.head_charge",
         seen_by=_AGGREGATOR,
         part="head",
         label=r"task \d+ update \d+",
     ),
-    Message(
+    MessageKind(
         name="right answers",
         leaves="sum",
         made_by="cslr.protocol.evaluation.answers_of",
-        clipped_by="one ℓ2 bound over the shares of right and wrong answers of all tasks",
+        clipped_by="one ℓ2 clip over the shares of right and wrong answers of all tasks",
         noised_by="aggregator",
         charged_as="Plan.evaluation_charge, with q = 1",
         seen_by=_AGGREGATOR,
@@ -128,7 +128,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         label="evaluation",
         full_rate=True,
     ),
-    Message(
+    MessageKind(
         name="adapters and class means",
         leaves="server",
         made_by="cslr.methods.fedta.server.candidates_of",
@@ -140,7 +140,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
         label="local training",
         full_rate=True,
     ),
-    Message(
+    MessageKind(
         name="rows of clients",
         leaves="server",
         made_by="cslr.methods.method.head_on_rows",
@@ -155,7 +155,7 @@ MESSAGES: Final[tuple[Message, ...]] = (
 )
 
 
-def messages_of(charge: Charge) -> tuple[Message, ...]:
+def messages_of(charge: Charge) -> tuple[MessageKind, ...]:
     """The kinds of message that a charge may be for: more than one where labels are alike.
 
     Refused if none is declared, or if the charge claims what its kind does not allow.
@@ -163,7 +163,8 @@ def messages_of(charge: Charge) -> tuple[Message, ...]:
     found = tuple(message for message in MESSAGES if message.pays(charge))
     if not found:
         raise PrivacyError(
-            f"{charge.label!r} (part {charge.part}, sigma {charge.sigma}, q {charge.q:g}) is no "
-            "message that a client may send; declare its kind in cslr/protocol/messages.py"
+            f"{charge.label!r} (part {charge.part}, sigma {charge.sigma}, q {charge.q:g}) "
+            "does not match any declared message of a client; declare it in "
+            "cslr/protocol/messages.py"
         )
     return found

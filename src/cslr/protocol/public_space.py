@@ -126,7 +126,7 @@ def build_space(
     """
     n, d = z.shape
     if n < max(anchors, 2 * NEIGHBOURS):
-        raise ValueError(f"z: {n} public sentences are too few for {anchors} anchors")
+        raise ValueError(f"z: {n} public sentences are not enough for {anchors} anchors")
     z = z.astype(np.float64)
     centre = z.mean(axis=0)
     means, residuals = _local_topics(z - centre, rng)

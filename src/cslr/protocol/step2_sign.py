@@ -105,7 +105,7 @@ def failure_bound(candidates: int, hit: float, anchors: int) -> float:
     """
     _check(candidates, hit)
     if anchors < 0:
-        raise ValueError(f"anchors must not be negative: {anchors}")
+        raise ValueError(f"anchors must not be negative, not {anchors}")
     return min(1.0, candidates * (candidates - 1) / 2 * (1.0 - hit) ** anchors)
 
 

@@ -38,7 +38,7 @@ TRANSPORT_SMOOTHING: Final = 0.05
 def check_matcher(name: str) -> None:
     """Refuse a matcher that does not exist."""
     if name not in MATCHERS:
-        raise ConfigError(f"there is no matcher {name!r}; known: {', '.join(MATCHERS)}")
+        raise ConfigError(f"unknown matcher {name!r}; known matchers: {', '.join(MATCHERS)}")
 
 
 def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> IntArray:

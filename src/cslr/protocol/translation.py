@@ -174,9 +174,9 @@ def check_same_corpus(embeddings: Sequence[PublicEmbeddings]) -> None:
     for other in embeddings[1:]:
         if other.corpus != first.corpus or len(other.z) != len(first.z):
             raise DataError(
-                f"the public sentences of {other.encoder} ({other.corpus}, {len(other.z)}) are not "
-                f"those of {first.encoder} ({first.corpus}, {len(first.z)}); every client needs "
-                "the same file, byte for byte"
+                f"the public sentences of {other.encoder} ({other.corpus}, {len(other.z)}) "
+                f"differ from those of {first.encoder} ({first.corpus}, {len(first.z)}); all "
+                "clients need the same file of public sentences, byte for byte"
             )
 
 

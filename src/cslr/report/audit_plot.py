@@ -32,8 +32,8 @@ def plot_audit(audited: Audited, bounds: Sequence[Bound], path: Path) -> None:
     most = max([bound.lower for bound in bounds] + [claimed if math.isfinite(claimed) else 0.0])
     axes.set_xlim(0, 1.15 * max(most, 0.1))
     axes.invert_yaxis()
-    axes.set_xlabel(f"lower bound of ε at δ = {audited.plan.budget.delta:g}")
-    title = f"{audited.name}: what attacks could show, and what is claimed: ε = {_shown(claimed)}"
+    axes.set_xlabel(f"lower bound on ε at δ = {audited.plan.budget.delta:g}")
+    title = f"{audited.name}: lower bounds from attacks, and the claimed ε = {_shown(claimed)}"
     axes.set_title(title, fontsize=10, parse_math=False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)

@@ -25,35 +25,37 @@ def check_privacy(settled: SettledConfig) -> None:
     enforced = config.privacy.mode == "enforced"
     if enforced and method.reads == "openly":
         raise ConfigError(
-            f"method {config.method!r} reads rows without noise, so it cannot be run where privacy "
-            f"is enforced; use --method cslr"
+            f"method {config.method!r} reads rows without noise, which is not allowed with "
+            "enforced privacy; use --method cslr"
         )
     if enforced and config.head.kind == "federated":
         raise ConfigError(
-            "a federated head sends updates without noise, so it cannot be run where privacy is "
-            "enforced; use --head released or --head dp-fedavg"
+            "--head federated sends updates without noise, which is not allowed with "
+            "enforced privacy; use --head released or --head dp-fedavg"
         )
     if enforced and config.replay.release == "list":
         raise ConfigError(
-            "lists come under their senders' names and show who holds rows of a task, which no ε "
-            "covers, so they cannot be released where privacy is enforced; use "
-            "--set replay.release=sum"
+            "replay.release = 'list' reveals which clients hold rows of a task, which ε does "
+            "not cover, so it is not allowed with enforced privacy; use --set "
+            "replay.release=sum"
         )
     if enforced and config.replay.clipping == "separate" and config.privacy.participation < 1:
         raise ConfigError(
-            "sums that are clipped apart share one participation coin, which an interruption would "
-            "flip again; where privacy is enforced use --q 1 or --set replay.clipping=joint"
+            "replay.clipping = 'separate' with q < 1 cannot be resumed safely, because all "
+            "sums of a task share one participation coin; with enforced privacy use --q 1 or "
+            "--set replay.clipping=joint"
         )
     if config.stream.hostile and (enforced or method.reads != "privately"):
         raise ConfigError(
-            "stream.hostile is for simulated clients of a private method; remove it, or use "
-            "--method cslr with simulated privacy"
+            "stream.hostile requires a private method and simulated privacy; remove it, or "
+            "use --method cslr with --privacy simulated"
         )
     if config.stream.hostile and not method.faces_hostile:
         raise ConfigError(f"{config.method} does not study hostile clients; use cslr or dp-sgd")
     if config.upgrade.after and not method.carries:
         raise ConfigError(
-            f"method {config.method!r} has nothing to carry over to another encoder; use cslr"
+            f"method {config.method!r} has no releases to carry over to another encoder; use "
+            "--method cslr"
         )
     if is_own(config.stream) and not enforced:
         raise ValueError("config must be settled (runs.settled.settle) before own rows are read")
@@ -66,21 +68,19 @@ def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
         return
     if settled.method.reads != "privately":
         raise ConfigError(
-            f"--evaluate private needs a method with a privacy budget; {config.method!r} has none. "
-            f"Use --evaluate shown or --method cslr"
+            "--evaluate private requires a method with a privacy budget, and "
+            f"{config.method!r} has none; use --evaluate shown or --method cslr"
         )
     if math.isinf(config.privacy.epsilon) or config.head.kind == "federated":
-        raise ConfigError(
-            "--evaluate private adds noise within ε, and here ε is infinite; use --evaluate shown"
-        )
+        raise ConfigError("--evaluate private requires a finite ε; use --evaluate shown")
     if config.encoders:
         raise ConfigError(
-            "--evaluate private is for clients that all run one encoder; use --evaluate shown"
+            "--evaluate private requires that all clients run one encoder; use --evaluate shown"
         )
     if stream.test.clients is None:
         raise ConfigError(
-            f"--evaluate private counts right answers by client, and the test rows of "
-            f"{stream.name!r} belong to none; use --evaluate shown or stored"
+            "--evaluate private requires test rows that belong to clients, and those of "
+            f"{stream.name!r} do not; use --evaluate shown or stored"
         )
 
 
@@ -88,8 +88,8 @@ def check_upgrade(config: Config, tasks: int) -> None:
     """An encoder is exchanged within the stream, or it is not exchanged."""
     if config.upgrade.after > tasks:
         raise ConfigError(
-            f"upgrade.after = {config.upgrade.after}: the stream has {tasks} tasks; say after how "
-            f"many of them the encoder is exchanged"
+            f"upgrade.after = {config.upgrade.after}: the stream has only {tasks} tasks; set "
+            f"upgrade.after to at most {tasks}"
         )
 
 
@@ -106,10 +106,10 @@ def check_affordable(
         if record["kind"] == "plan" and record["body"]["plan"] != plan.as_dict():
             fixed = record["body"]["plan"]
             raise PlanChanged(
-                f"an earlier run on {name!r} fixed its plan: {fixed['releases']} releases for "
-                f"ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = {fixed['cap']}. "
-                f"Run with the same --epsilon, --q and --cap, and with --evaluate private if and "
-                f"only if that run had it"
+                f"the plan of {name!r} was fixed by an earlier run: {fixed['releases']} "
+                f"releases for ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = "
+                f"{fixed['cap']}. Run with the same --epsilon, --q and --cap, and with "
+                "--evaluate private if and only if that run had it"
             )
     due = _due(ledger, plan, kept, evaluated)
     if not ledger.charges or not due:

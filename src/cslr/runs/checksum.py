@@ -32,11 +32,11 @@ def open_line(line: str | bytes) -> dict[str, Any]:
     """The values that were sealed; ``ValueError`` unless it is what was written."""
     values = json.loads(line)
     if not isinstance(values, dict) or _DIGEST not in values:
-        raise ValueError("no line that was sealed")
+        raise ValueError("the line has no checksum")
     found = values.pop(_DIGEST)
     text = json.dumps(values, allow_nan=False)
     if found != _short(text.encode()):
-        raise ValueError("the line was changed")
+        raise ValueError("the checksum of the line does not match")
     return values
 
 
@@ -64,9 +64,9 @@ def open_arrays(content: bytes) -> dict[str, FloatArray]:
         arrays: dict[str, FloatArray] = load(content)
         found = _metadata(content).get(_DIGEST)
     except (SafetensorError, UnicodeDecodeError, KeyError, AttributeError) as error:
-        raise ValueError("no safetensors file") from error
+        raise ValueError("not a safetensors file") from error
     if found != _of_arrays(arrays):
-        raise ValueError("the arrays were changed")
+        raise ValueError("the checksum of the arrays does not match")
     return arrays
 
 

@@ -105,8 +105,8 @@ class RunDirectory:
             if found != wanted:
                 names = ", ".join(_changed(found, wanted))
                 raise RunDirectoryError(
-                    f"{self.path} holds a run of another configuration (it differs in {names}); "
-                    "choose another --run-dir, or repeat the run with its own settings"
+                    f"{self.path} contains a run with another configuration (different: "
+                    f"{names}); choose another --run-dir, or use the settings of that run"
                 )
             return
         if self.path.exists() and (not self.path.is_dir() or _holds_files(self.path)):
@@ -164,7 +164,9 @@ class SeedDirectory:
                 vector: FloatArray = content.get_tensor("released")
                 receipt = _receipt(content.metadata())
         except (SafetensorError, KeyError, ValueError):
-            raise RunDirectoryError(f"{file} is damaged; restore it or begin a new run") from None
+            raise RunDirectoryError(
+                f"{file} is damaged; restore it from a backup or start a new run"
+            ) from None
         if self.ledger is not None:
             self.ledger.accept(label, receipt)
         return vector
@@ -248,11 +250,11 @@ def _writing(path: Path) -> Iterator[None]:
         why = f"{path} could not be written: {error.strerror or error}."
         if not path.exists():
             raise RunDirectoryError(
-                f"{why} Nothing was begun; choose another --run-dir, or free some space"
+                f"{why} Nothing was started; choose another --run-dir, or free disk space"
             ) from error
         raise RunDirectoryError(
-            f"{why} Free some space or mend the disk and repeat the command with the same "
-            "--run-dir: it goes on where it stopped, and what was released is not paid for again"
+            f"{why} Free disk space or repair the disk and repeat the command with the same "
+            "--run-dir: the run resumes, and releases are not charged again"
         ) from error
 
 
@@ -267,11 +269,11 @@ def ledgers_of(path: Path) -> list[Path]:
             found = [*federation.glob("ledger.jsonl")]
         if federation is not None and not found:
             raise RunDirectoryError(
-                f"the ledger of {path} is that of its federation, {federation}, which is not "
-                f"there; give the directory where it lies now"
+                f"the ledger of {path} is in its federation directory {federation}, which "
+                "does not exist; give the present directory of the ledger"
             )
     if not found:
-        raise ConfigError(f"there is no ledger at {path}; give a run or federation directory")
+        raise ConfigError(f"{path} contains no ledger; give a run or federation directory")
     return found
 
 
@@ -279,13 +281,13 @@ def read_config(run: Path) -> Config:
     """The configuration of the run in a directory."""
     file = run / "config.json"
     if not file.is_file():
-        raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
+        raise RunDirectoryError(f"{run} is not a run directory; give one written by `cslr run`")
     try:
         return Config.model_validate_json(file.read_bytes())
     except (ValidationError, OSError) as error:
         why = mistakes(error, Config) if isinstance(error, ValidationError) else error.strerror
         raise RunDirectoryError(
-            f"{file} is damaged, or of another version of cslr: {why}"
+            f"{file} is damaged, or was written by another version of cslr: {why}"
         ) from None
 
 
@@ -297,10 +299,10 @@ def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
     whole = content[: content.rfind(b"\n") + 1]
     try:
         if ends_in_damage(content[len(whole) :]):
-            raise ValueError("more than a line that was cut off")
+            raise ValueError("more than one incomplete line")
         return [open_line(line) for line in whole.splitlines()], len(whole)
     except ValueError:
-        raise RunDirectoryError(f"{path} is damaged; begin a new run") from None
+        raise RunDirectoryError(f"{path} is damaged; start a new run") from None
 
 
 def _changed(before: Any, after: Any, where: str = "") -> list[str]:

@@ -215,8 +215,8 @@ def _marked_words(
     for number, name in enumerate(names):
         if not (of_word == number).any():
             raise DataError(
-                f"label {name!r} is declared without example sentences; give some in which it is "
-                f"marked like [Marie Holt|{name}]"
+                f"label {name!r} is declared without example sentences; add some in which it "
+                f"is marked like [Marie Holt|{name}]"
             )
     means = np.stack([vectors.z[of_word == number].mean(axis=0) for number in range(len(names))])
     unit: FloatArray = means / np.linalg.norm(means, axis=1, keepdims=True)

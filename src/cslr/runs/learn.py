@@ -25,7 +25,7 @@ from cslr.privacy.plan import Plan
 from cslr.runs.checks import check_affordable, check_evaluation, check_privacy, check_upgrade
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
-from cslr.runs.evaluation import figures_of, plain, privately_measured
+from cslr.runs.measure import figures_of, plain, privately_measured
 from cslr.runs.mixed_encoders import in_common, translation_arrays
 from cslr.runs.predict import ModelFacts
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of

@@ -70,8 +70,8 @@ def translations(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> list
         names = {view.encoder for view in views}
         if len(names) > 1:
             raise ConfigError(
-                f"clients with different encoders ({', '.join(sorted(names))}) have no coordinates "
-                "in common; use --set replay.coordinates=mapped or relative"
+                f"clients with different encoders ({', '.join(sorted(names))}) have no common "
+                "coordinates; use --set replay.coordinates=mapped or relative"
             )
         return [identity(view) for view in views]
     if kind == "mapped":

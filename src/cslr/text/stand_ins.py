@@ -59,7 +59,8 @@ def derived(base: Encoder, name: str) -> Derived:
     """The stand-in called ``name``."""
     if not _NAME.fullmatch(name):
         raise EncoderError(
-            f"no stand-in {name!r}; give rotated, cut-K, noisy-S or layer-N, as in 'minilm+cut-128'"
+            f"unknown stand-in {name!r}; use rotated, cut-K, noisy-S or layer-N, as in "
+            "'minilm+cut-128'"
         )
     kind, _, value = name.partition("-")
     d = base.dimension

@@ -155,8 +155,9 @@ class LayerEncoder:
         unknown = self._tokenizer.unk_token or self._tokenizer.eos_token
         if unknown is None:
             raise EncoderError(
-                f"encoder {self.id} has no piece for the word {min(odd)!r} and none for unknown "
-                f"words; remove that word, or choose another encoder with --encoder"
+                f"encoder {self.id} cannot tokenize the word {min(odd)!r} and has no token "
+                "for unknown words; remove that word, or choose another encoder with "
+                "--encoder"
             )
         return [[unknown if word in odd else word for word in words] for words in sentences]
 
@@ -233,8 +234,8 @@ def _keys(text: str) -> list[str]:
 def _check_layer(layer: int, states: int, source: str) -> None:
     if not -states <= layer < states:
         raise EncoderError(
-            f"the encoder {source} has no layer {layer}; give one from 0 (input embeddings) to "
-            f"{states - 1}, or counted from the end from -1 to -{states}"
+            f"the encoder {source} has no layer {layer}; use 0 (input embeddings) to "
+            f"{states - 1}, or -1 to -{states} counted from the end"
         )
 
 
@@ -242,7 +243,7 @@ def _load(library: Any, place: str, **settings: bool) -> tuple[Any, Any]:
     """Tokenizer and model; a model whose file lacks some weights is refused, not made up."""
     tokenizer = library.AutoTokenizer.from_pretrained(place, **settings)
     if not tokenizer.is_fast:
-        raise ValueError("its tokenizer is not a fast one")
+        raise ValueError("its tokenizer is not a fast tokenizer")
     tokenizer.truncation_side = "right"
     before_pieces = tokenizer.backend_tokenizer.pre_tokenizer
     if type(before_pieces).__name__ == "ByteLevel":

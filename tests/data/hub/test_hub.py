@@ -19,7 +19,7 @@ from cslr.data.hub.ag_news import headline
 from cslr.data.hub.public import sentences
 from cslr.data.streams import load_stream
 from cslr.data.streams.amazon import DOMAINS
-from cslr.data.streams.files import public_sentences
+from cslr.data.streams.data_directory import public_sentences
 from cslr.errors import ConfigError, DataError
 
 datasets = pytest.importorskip("datasets", reason="the extra cslr[hub] is not installed")
@@ -288,7 +288,9 @@ def test_a_rating_that_is_none_is_told(copy: Path, data: Path, rating: float) ->
         fetch("amazon", data, str(copy))
 
 
-@pytest.mark.parametrize(("line", "message"), [('{"text": "cut', "no JSON"), ("[]", "no review")])
+@pytest.mark.parametrize(
+    ("line", "message"), [('{"text": "cut', "not valid JSON"), ("[]", "not a review")]
+)
 def test_a_damaged_review_is_named(copy: Path, data: Path, line: str, message: str) -> None:
     write(copy / "Books.jsonl", reviews("Books", 1))
     with (copy / "Books.jsonl").open("a") as file:
@@ -514,14 +516,14 @@ def test_damaged_official_files_are_named(copy: Path, data: Path) -> None:
         fetch("multiwoz", data, str(copy))
     (copy / "dev" / "dialogues_001.json").unlink()
     (copy / "dev" / "dialogues_002.json").unlink()
-    with pytest.raises(DataError, match="no turn of a user with an act in dev"):
+    with pytest.raises(DataError, match="no user turn with a dialogue act in dev"):
         fetch("multiwoz", data, str(copy))
 
 
 def test_acts_of_other_dialogues_are_noticed(copy: Path, data: Path) -> None:
     write_official(copy)
     (copy / "dialog_acts.json").write_text("{}")
-    with pytest.raises(DataError, match="no turn of a user with an act in test"):
+    with pytest.raises(DataError, match="no user turn with a dialogue act in test"):
         fetch("multiwoz", data, str(copy))
 
 
@@ -625,7 +627,7 @@ def test_a_missing_split_is_named(copy: Path, data: Path, name: str, missing: st
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_offline_says_what_to_do(data: Path, name: str) -> None:
-    with pytest.raises(DataError, match=r"cannot be had .*go online .*--source DIR"):
+    with pytest.raises(DataError, match=r"cannot be downloaded .*--source DIR"):
         fetch(name, data)
 
 
@@ -634,7 +636,7 @@ def test_a_directory_without_data_is_told(copy: Path, data: Path, name: str) -> 
     copy.mkdir()
     with pytest.raises(DataError, match="copy: cannot be read as a data set"):
         fetch(name, data, str(copy))
-    with pytest.raises(DataError, match=r"nowhere/at/all' cannot be had .*--source DIR"):
+    with pytest.raises(DataError, match=r"nowhere/at/all' cannot be downloaded .*--source DIR"):
         fetch(name, data, "nowhere/at/all")
 
 

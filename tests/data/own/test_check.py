@@ -26,7 +26,7 @@ def test_a_report_counts_clients_tasks_and_labels(write, rows, declare):
     assert autumn.train_labels == {"order": 1}
     assert report.totals == {}
     assert report.problems == report.findings == ()
-    assert report.remarks == ("task 'autumn' has no test row: its accuracy is not measured",)
+    assert report.remarks == ("task 'autumn' has no test rows: it has no score",)
 
 
 def test_entities_are_counted_in_tagging_and_all_labels_in_intents(write, rows, declare):
@@ -41,7 +41,7 @@ def test_entities_are_counted_in_tagging_and_all_labels_in_intents(write, rows, 
 def test_a_report_is_for_the_data_holder_and_says_so(write, rows, declare):
     report = check(write("csv", rows), declare())
     assert report.as_lines()[0] == NOTICE
-    assert "data holder's eyes" in NOTICE
+    assert "exact counts of private rows" in NOTICE
     assert report.as_json()["notice"] == NOTICE
 
 
@@ -54,7 +54,7 @@ def test_lines_and_json_say_the_same(write, rows, declare):
     lines = report.as_lines()
     assert "clients with rows: 3 of 4 registered" in lines
     assert "train rows per client: 1 to 2, median 1.5" in lines
-    assert "task spring: 2 train rows of 2 clients, 1 test" in lines
+    assert "task spring: 2 train rows of 2 clients, 1 test rows" in lines
     assert "people: 3" in lines
     assert lines[-1] == "ready: yes"
 
@@ -67,8 +67,8 @@ def test_all_problems_are_counted_and_the_first_are_listed(write, rows, declare)
     assert len(report.problems) == 20
     assert report.problems[0] == f"{path}, line 5: label 'joy' is not declared"
     assert not report.ready
-    unshared = "mend the rows about a person of two clients: they cannot be left out"
-    bad = "mend the bad rows, or leave them out with --skip-bad-rows"
+    unshared = "correct the rows of persons that occur in two clients: they cannot be skipped"
+    bad = "correct the bad rows, or leave them out with --skip-bad-rows"
     assert report.findings == (bad, unshared)
     lines = report.as_lines()
     assert "bad rows: 27 (person in two clients 2, undeclared label 25)" in lines
@@ -83,8 +83,9 @@ def test_names_that_may_be_one_clients_and_a_large_delta_are_remarked(write, row
     declared = declare()
     loose = declared.privacy.model_copy(update={"delta": 0.25})
     report = check(write("csv", twice), declared.model_copy(update={"privacy": loose}))
-    assert "clients 'NORTH' and 'north' count as two; if they are one, spell them alike" in (
-        report.remarks
+    assert (
+        "clients 'NORTH' and 'north' count as two; if they are the same, give them the same name"
+        in (report.remarks)
     )
     assert any(each.startswith("delta = 0.25 is not below 1/4") for each in report.remarks)
 
@@ -92,26 +93,26 @@ def test_names_that_may_be_one_clients_and_a_large_delta_are_remarked(write, row
 def test_what_keeps_a_run_from_starting_is_found(write, rows, declare):
     path = write("csv", rows)
     report = check(path, declare(clients=2, confirmed=False))
-    assert report.findings[0] == "read it and set confirmed = true"
-    assert "clients = 2 is declared, but 3 have rows" in report.findings[1]
+    assert report.findings[0] == "check it and set confirmed = true"
+    assert "clients = 2 is declared, but 3 clients have rows" in report.findings[1]
     only_test = check(write("csv", rows[3:]), declare())
-    assert only_test.findings == ("there is no train row to learn from",)
+    assert only_test.findings == ("there are no train rows",)
     assert only_test.rows_per_client == (0, 0.0, 0)
-    assert "task 'spring' has no train row: its release is noise alone" in only_test.remarks
+    assert "task 'spring' has no train rows: its release will be noise only" in only_test.remarks
 
 
 def test_what_should_be_meant_is_remarked(write, rows, declare):
     remarks = check(write("csv", rows[:1]), declare()).remarks
     assert remarks == (
-        "no test row at all: a run can learn and predict, but measures nothing",
-        "task 'spring' has no train row of blame",
-        "task 'autumn' has no train row: its release is noise alone",
+        "no test rows: a run can train and predict, but has no scores",
+        "task 'spring' has no train rows of blame",
+        "task 'autumn' has no train rows: its release will be noise only",
     )
 
 
 def test_a_report_finds_the_declaration_beside_the_file(write, rows, tmp_path):
     path = write("csv", rows)
-    with pytest.raises(ConfigError, match=r"no declaration .*shops\.cslr\.toml"):
+    with pytest.raises(ConfigError, match=r"declaration .*shops\.cslr\.toml does not exist"):
         check_report(path)
     (tmp_path / "shops.cslr.toml").write_text(
         'name = "s"\nfamily = "classification"\nscenario = "class"\nclients = 1\n'
@@ -120,9 +121,9 @@ def test_a_report_finds_the_declaration_beside_the_file(write, rows, tmp_path):
     )
     report = check_report(path)
     assert report.totals == {"undeclared label": 3}
-    assert "describe label 'praise' in words" in report.findings
+    assert "add a description of label 'praise'" in report.findings
     (tmp_path / "shops.cslr.toml").rename(tmp_path / "other.toml")
     assert check_report(path, tmp_path / "other.toml", skip_bad_rows=True).totals == report.totals
     path = write("csv", b"text,label,client,label\n")
-    with pytest.raises(DataError, match="two columns"):
+    with pytest.raises(DataError, match="is duplicated"):
         check_report(path, tmp_path / "other.toml")

@@ -38,14 +38,14 @@ def test_a_draft_that_is_filled_in_loads(write, rows):
     assert declared == declaration_path(path)
     assert declared.read_text(encoding="utf-8") == init_text(path)
     with pytest.raises(
-        ConfigError, match="describe label 'blame' in words; describe label 'order'"
+        ConfigError, match="add a description of label 'blame'; add a description of label 'order'"
     ):
         load_own(path, load_declaration(declared), PUBLIC)
     declared.write_text(draft(path).replace("confirmed = false", "confirmed = true"))
-    with pytest.raises(ConfigError, match="describe label 'blame' in words"):
+    with pytest.raises(ConfigError, match="add a description of label 'blame'"):
         load_own(path, load_declaration(declared), PUBLIC)
     declared.write_text(filled(draft(path)).replace("confirmed = true", "confirmed = false"))
-    with pytest.raises(ConfigError, match="read it and set confirmed = true"):
+    with pytest.raises(ConfigError, match="check it and set confirmed = true"):
         load_own(path, load_declaration(declared), PUBLIC)
     declared.write_text(filled(draft(path)))
     own = load_own(path, load_declaration(declared), PUBLIC)
@@ -61,7 +61,7 @@ def test_a_draft_that_is_filled_in_loads(write, rows):
 def test_a_draft_never_replaces_a_file(write, rows, tmp_path):
     path = write("csv", rows)
     init_file(path)
-    with pytest.raises(ConfigError, match=r"shops\.cslr\.toml is there already"):
+    with pytest.raises(ConfigError, match=r"shops\.cslr\.toml exists already"):
         init_file(path)
     assert init_file(path, tmp_path / "other.toml") == tmp_path / "other.toml"
 
@@ -84,7 +84,7 @@ def test_everything_guessed_is_marked(write, rows):
         ):
             assert "# confirm" in line
     assert "N is public" in text
-    assert "seen in private rows" in text
+    assert "come from private rows" in text
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_columns_that_are_not_found_are_asked_for(write, tmp_path):
 
 def test_a_split_column_with_other_names_is_not_taken(write, rows):
     text = draft(write("csv", [row | {"split": "3"} for row in rows]))
-    assert '# split = "split"  # holds other names than train and test' in text
+    assert '# split = "split"  # has values other than train and test' in text
     assert "# test_share" in text
 
 
@@ -198,7 +198,7 @@ def test_too_many_names_are_not_all_listed(write):
     rows = [{"text": "t", "label": f"l{number}", "client": "c"} for number in range(300)]
     path = write("csv", rows)
     assert len(drafted(path)["labels"]) == 200
-    assert "are these the right columns?" in draft(path)
+    assert "check that the right columns are used" in draft(path)
 
 
 def test_names_are_written_so_that_toml_reads_them_back(write, rows):

@@ -238,16 +238,16 @@ def test_labels_and_tasks_without_rows_stay_declared(write, rows, declare):
 
 def test_a_file_without_train_rows_is_refused(write, rows, declare):
     for kept in (rows[3:], [rows[0] | {"split": "test"}]):
-        with pytest.raises(DataError, match="holds no train row"):
+        with pytest.raises(DataError, match="contains no valid train row"):
             load_own(write("csv", kept), declare(), PUBLIC)
 
 
 def test_a_draft_is_refused_before_the_file_is_opened(tmp_path, declare):
     nowhere = tmp_path / "nowhere.csv"
-    with pytest.raises(ConfigError, match="is a draft: read it and set confirmed = true"):
+    with pytest.raises(ConfigError, match="is a draft: check it and set confirmed = true"):
         load_own(nowhere, declare(confirmed=False), PUBLIC)
     labels = [{"name": "praise", "description": " "}, {"name": "blame", "description": "x"}]
-    with pytest.raises(ConfigError, match="describe label 'praise' in words"):
+    with pytest.raises(ConfigError, match="add a description of label 'praise'"):
         load_own(nowhere, declare(labels=labels, tasks=[{"name": "spring"}]), PUBLIC)
     with pytest.raises(DataError, match="cannot be opened"):
         load_own(nowhere, declare(), PUBLIC)
@@ -258,9 +258,9 @@ def test_tagging_needs_sentences_in_which_every_type_is_marked(tmp_path, declare
     loc = {"name": "LOC", "description": "A place."}
     tasks = [{"name": "spring"}]
     for labels, message in (
-        ([per, loc], r"give label 'PER' examples in which it is marked \[words\|PER\]; give lab"),
-        ([per | {"examples": ["[Ida|PER] waits"]}, loc], "draft: give label 'LOC' examples"),
-        ([per | {"examples": ["[Ida|PER]"]}], "draft: give examples with words outside brackets"),
+        ([per, loc], r"add examples of label 'PER', marked as \[words\|PER\]; add examples"),
+        ([per | {"examples": ["[Ida|PER] waits"]}, loc], "draft: add examples of label 'LOC'"),
+        ([per | {"examples": ["[Ida|PER]"]}], "draft: add examples with words outside brackets"),
     ):
         with pytest.raises(ConfigError, match=message):
             load_own(tmp_path / "x", declare("tagging", labels=labels, tasks=tasks), PUBLIC)

@@ -26,7 +26,9 @@ def test_empty_and_repeated_lines_do_not_count(tmp_path: Path):
     path.write_bytes(b"\n" + LINES + b" \n" + LINES)
     assert read_public(path) == tuple(SENTENCES)
     path.write_bytes((LINES.split(b"\n")[0] + b"\n") * 200)
-    with pytest.raises(DataError, match=r"own\.txt holds 1 distinct sentences; .* needs 100"):
+    with pytest.raises(
+        DataError, match=r"own\.txt contains 1 distinct sentences; .* needs at least 100"
+    ):
         read_public(path)
 
 
@@ -36,7 +38,7 @@ def test_empty_and_repeated_lines_do_not_count(tmp_path: Path):
         (LINES + b"caf\xe9\n", r"line 101: byte 4 of the line is not UTF-8"),
         (b"a\0b\n" + LINES, r"line 1: .*NUL byte"),
         (LINES + b"x" * 1_000_001, r"line 101: the line has 1,000,001 bytes"),
-        (b"", "holds 0 distinct sentences"),
+        (b"", "contains 0 distinct sentences"),
     ],
 )
 def test_a_damaged_file_is_told_with_its_line(tmp_path: Path, content: bytes, message: str):

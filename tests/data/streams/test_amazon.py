@@ -14,7 +14,7 @@ import pytest
 
 from cslr.data.streams import Rows, load_stream
 from cslr.data.streams.amazon import DOMAINS, load_amazon
-from cslr.data.streams.files import Sizes
+from cslr.data.streams.data_directory import Sizes
 from cslr.errors import ConfigError, DataError
 
 SIZES = Sizes(train=4, test=2, held_out_train=3, held_out_test=2, public=5)
@@ -190,13 +190,15 @@ def test_unknown_rows_name_the_known_ones(data: Path) -> None:
 
 
 def test_a_missing_directory_or_file_says_what_was_looked_for(data: Path) -> None:
-    with pytest.raises(DataError, match=r"'amazon'.*--data DIR that holds amazon/train\.jsonl\.gz"):
+    with pytest.raises(DataError, match=r"'amazon'.*--data DIR with amazon/train\.jsonl\.gz"):
         load_stream("amazon", None)
-    with pytest.raises(DataError, match=r"nowhere; give --data DIR that holds amazon/train"):
+    with pytest.raises(
+        DataError, match=r"nowhere does not exist; give --data DIR with amazon/train"
+    ):
         load_stream("amazon", data / "nowhere")
     for name in ("anchors/wikipedia_sentences.txt.gz", "amazon/test.jsonl.gz"):
         (data / name).unlink()
-        with pytest.raises(DataError, match=f"no file .*{name}"):
+        with pytest.raises(DataError, match=f"file .*{name} does not exist"):
             load_stream("amazon", data, "all")
 
 
@@ -215,10 +217,10 @@ GOOD = {"text": "a fine book", "label": 1, "domain": "books", "split": "train"}
         (json.dumps(GOOD | {"domain": 3}), "must be strings"),
         (json.dumps(GOOD | {"text": None}), "must be strings"),
         (json.dumps(GOOD | {"text": "\ud800"}), "not a row"),
-        (json.dumps(GOOD | {"label": 2}), "no label 2; expected 0 negative, 1 positive"),
-        (json.dumps(GOOD | {"label": -1}), "no label -1"),
-        (json.dumps(GOOD | {"label": True}), "no label True"),
-        (json.dumps(GOOD | {"label": "1"}), "no label '1'"),
+        (json.dumps(GOOD | {"label": 2}), "unknown label 2; expected 0 negative, 1 positive"),
+        (json.dumps(GOOD | {"label": -1}), "unknown label -1"),
+        (json.dumps(GOOD | {"label": True}), "unknown label True"),
+        (json.dumps(GOOD | {"label": "1"}), "unknown label '1'"),
         (json.dumps(GOOD | {"text": " \t"}), "the text is empty"),
     ],
 )
@@ -239,7 +241,7 @@ def test_a_file_cut_short_or_of_another_kind_is_named(data: Path) -> None:
 
 def test_an_empty_public_corpus_is_refused(data: Path) -> None:
     write(data / "anchors" / "wikipedia_sentences.txt.gz", [])
-    with pytest.raises(DataError, match="holds no sentence"):
+    with pytest.raises(DataError, match="contains no sentence"):
         load_stream("amazon", data, "all")
 
 

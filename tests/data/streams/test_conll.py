@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cslr.data.streams.conll import (
-    Problem,
+    BadLine,
     TaggedSentence,
     conll2012_sentences,
     conll_sentences,
@@ -22,11 +22,11 @@ from cslr.data.streams.conll import (
 from cslr.errors import DataError
 
 
-def two_columns(text: str) -> list[TaggedSentence | Problem]:
+def two_columns(text: str) -> list[TaggedSentence | BadLine]:
     return list(conll_sentences(enumerate(text.splitlines(keepends=True), start=1)))
 
 
-def many_columns(text: str) -> list[TaggedSentence | Problem]:
+def many_columns(text: str) -> list[TaggedSentence | BadLine]:
     lines = enumerate(text.splitlines(keepends=True), start=1)
     return list(conll2012_sentences(lines, lambda document: True))
 
@@ -61,24 +61,24 @@ def test_names_may_follow_each_other_and_types_may_have_hyphens() -> None:
         ("word", "1 columns"),
         ("word\tO\tO", "3 columns"),
         ("New York B-LOC", "3 columns"),
-        ("New York\tB-LOC", "'New York' has a space"),
-        ("New\u00a0York\tB-LOC", "has a space"),
+        ("New York\tB-LOC", "'New York' contains a space"),
+        ("New\u00a0York\tB-LOC", "contains a space"),
         ("\tO", "the word is empty"),
         ("word\t", "tag '' is not O"),
         ("word\tB", "tag 'B' is not O, B-TYPE or I-TYPE"),
         ("word\tB-", "tag 'B-' is not O"),
         ("word\tPER", "tag 'PER' is not O"),
         ("word\tE-PER", "tag 'E-PER' is not O"),
-        ("word\tI-PER", "I-PER after O is inside nothing; a name begins with B-PER"),
+        ("word\tI-PER", "I-PER after O does not continue an entity; begin the entity with B-PER"),
     ],
 )
 def test_a_bad_line_is_told_once_and_does_not_hide_the_next_sentence(
     line: str, message: str
 ) -> None:
     found = two_columns(f"One\tO\n\nBefore\tO\n{line}\nafter\tbad\n\nTwo\tO\n")
-    assert [type(one) for one in found] == [TaggedSentence, Problem, TaggedSentence]
+    assert [type(one) for one in found] == [TaggedSentence, BadLine, TaggedSentence]
     problem = found[1]
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, BadLine)
     assert problem.line == 4
     assert message in problem.message
 
@@ -86,13 +86,13 @@ def test_a_bad_line_is_told_once_and_does_not_hide_the_next_sentence(
 @pytest.mark.parametrize("before", ["B-ORG", "O"])
 def test_inside_must_follow_its_own_type(before: str) -> None:
     (found,) = two_columns(f"a\t{before}\nb\tI-PER\n")
-    assert isinstance(found, Problem)
+    assert isinstance(found, BadLine)
     assert f"I-PER after {before}" in found.message
 
 
 def test_a_sentence_cannot_begin_inside_the_name_that_ended_the_one_before() -> None:
     found = two_columns("a\tB-PER\n\nb\tI-PER\n")
-    assert [type(one) for one in found] == [TaggedSentence, Problem]
+    assert [type(one) for one in found] == [TaggedSentence, BadLine]
 
 
 WORD = st.text("abc.é", min_size=1, max_size=4)
@@ -139,7 +139,7 @@ def test_a_problem_in_a_file_is_an_error_with_file_and_line(tmp_path: Path) -> N
     path.write_bytes(b"One\tO\n\xff\tO\n")
     with pytest.raises(DataError, match=r"own\.conll, after line \d: cannot be read"):
         list(read_conll(path))
-    with pytest.raises(DataError, match=r"no file .*none\.conll"):
+    with pytest.raises(DataError, match=r"file .*none\.conll does not exist"):
         list(read_conll(tmp_path / "none.conll"))
 
 
@@ -151,14 +151,14 @@ def test_tags_have_two_numbers_a_type_after_o() -> None:
     assert tag_numbers(tags, ("O", "PER", "LOC")) == (0, 1, 2, 3, 4)
     assert tag_numbers((), ("O",)) == ()
     for tag in ("B-ORG", "I-ORG", "B-O"):
-        with pytest.raises(ValueError, match=f"tag {tag} is of no declared type.*PER, LOC"):
+        with pytest.raises(ValueError, match=f"tag {tag} has no declared type.*PER, LOC"):
             tag_numbers(("O", tag), ("O", "PER", "LOC"))
 
 
 def test_an_undeclared_type_is_told_with_its_line() -> None:
     sentence = TaggedSentence(7, ("a", "b"), ("B-PER", "B-ORG"))
     assert numbered(sentence, ("O", "PER", "ORG"), Path("f")) == (1, 3)
-    with pytest.raises(DataError, match="f, line 8: tag B-ORG is of no declared type"):
+    with pytest.raises(DataError, match="f, line 8: tag B-ORG has no declared type"):
         numbered(sentence, ("O", "PER"), Path("f"))
 
 
@@ -244,9 +244,9 @@ def test_bad_brackets_are_told_with_their_line(
 ) -> None:
     bad = block(*(("word", mark) for mark in marks))
     found = many_columns(bad + "\n" + block(("Fine", "*")))
-    assert [type(one) for one in found] == [Problem, TaggedSentence]
+    assert [type(one) for one in found] == [BadLine, TaggedSentence]
     problem = found[0]
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, BadLine)
     assert problem.line == line
     assert message in problem.message
 
@@ -261,6 +261,6 @@ def test_bad_brackets_are_told_with_their_line(
 )
 def test_other_damage_is_told_with_its_line(line: str, message: str) -> None:
     (problem,) = many_columns(block(("Fine", "*")) + line + "\n")
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, BadLine)
     assert problem.line == 2
     assert message in problem.message

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from cslr.data.streams.conll import tag_numbers
-from cslr.data.streams.files import declared_labels
+from cslr.data.streams.data_directory import declared_labels
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import DataError
 
@@ -29,19 +29,19 @@ def test_a_sentence_may_hold_no_name_or_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no words"),
-        (" Ada slept", "cannot be read at ' Ada slept'"),
-        ("Ada  slept", "one space must follow 'Ada'"),
-        ("Ada slept ", "one space must follow 'slept'"),
-        ("Ada\tslept", "one space must follow 'Ada'"),
-        ("[Ada|PER].", r"one space must follow '\[Ada\|PER\]'"),
-        ("the[Ada|PER]", "one space must follow 'the'"),
-        ("[Ada|PER slept", r"cannot be read at '\[Ada"),
-        ("[Ada] slept", r"cannot be read at '\[Ada"),
-        ("Ada|PER slept", "one space must follow 'Ada'"),
-        ("Ada] slept", "one space must follow 'Ada'"),
-        ("[[Ada|PER] Holt|PER]", "cannot be read"),
-        ("[Ada|PER|LOC]", "cannot be read"),
+        ("", "it is empty"),
+        (" Ada slept", "cannot be parsed at ' Ada slept'"),
+        ("Ada  slept", "'Ada' must be followed by one space"),
+        ("Ada slept ", "'slept' must be followed by one space"),
+        ("Ada\tslept", "'Ada' must be followed by one space"),
+        ("[Ada|PER].", r"'\[Ada\|PER\]' must be followed by one space"),
+        ("the[Ada|PER]", "'the' must be followed by one space"),
+        ("[Ada|PER slept", r"cannot be parsed at '\[Ada"),
+        ("[Ada] slept", r"cannot be parsed at '\[Ada"),
+        ("Ada|PER slept", "'Ada' must be followed by one space"),
+        ("Ada] slept", "'Ada' must be followed by one space"),
+        ("[[Ada|PER] Holt|PER]", "cannot be parsed"),
+        ("[Ada|PER|LOC]", "cannot be parsed"),
         ("[|PER] slept", "needs words and one type"),
         ("[Ada|] slept", "needs words and one type"),
         ("[Ada |PER] slept", "needs words and one type"),
@@ -51,7 +51,7 @@ def test_a_sentence_may_hold_no_name_or_nothing_else() -> None:
     ],
 )
 def test_a_badly_marked_example_is_quoted_with_what_to_write(text: str, message: str) -> None:
-    with pytest.raises(DataError, match=rf"{message}.*; write words .*\[words\|TYPE\]"):
+    with pytest.raises(DataError, match=rf"{message}.*; separate words .*\[words\|TYPE\]"):
         tagged_example(text)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cslr.data.streams import Stream, load_stream
-from cslr.data.streams.files import Row, Sizes
+from cslr.data.streams.data_directory import Row, Sizes
 from cslr.data.streams.multiwoz import SERVICES, load_multiwoz, multiwoz_rows
 from cslr.errors import ConfigError, DataError
 
@@ -197,7 +197,7 @@ def test_too_few_dialogues_for_the_choice_are_told(data: Path) -> None:
 def test_a_dialogue_in_both_folds_is_refused(data: Path) -> None:
     torn = turn("train-taxi-1", 8, "test", "Taxi-Inform")
     write(data / "multiwoz" / "test.jsonl.gz", [torn])
-    with pytest.raises(DataError, match="dialogue train-taxi-1 has turns in the folds"):
+    with pytest.raises(DataError, match="dialogue train-taxi-1 has turns in both folds"):
         load_stream("multiwoz", data, "all")
 
 
@@ -207,11 +207,11 @@ def test_unknown_rows_name_the_known_ones(data: Path) -> None:
 
 
 def test_a_missing_directory_or_file_says_what_was_looked_for(data: Path) -> None:
-    with pytest.raises(DataError, match=r"'multiwoz'.*DIR that holds multiwoz/train\.jsonl\.gz"):
+    with pytest.raises(DataError, match=r"'multiwoz'.*DIR with multiwoz/train\.jsonl\.gz"):
         load_stream("multiwoz", None)
     for name in ("anchors/wikipedia_sentences.txt.gz", "multiwoz/test.jsonl.gz"):
         (data / name).unlink()
-        with pytest.raises(DataError, match=f"no file .*{name}"):
+        with pytest.raises(DataError, match=f"file .*{name} does not exist"):
             load_stream("multiwoz", data, "all")
 
 
@@ -233,7 +233,7 @@ GOOD = json.loads(turn("one", 0, "train", "Taxi-Inform"))
         (json.dumps(GOOD | {"turn": True}), "turn must be a number"),
         (json.dumps(GOOD | {"text": "\ud800"}), "not a turn"),
         (json.dumps(GOOD | {"fold": "dev"}), "fold 'dev', expected train or test"),
-        (json.dumps(GOOD | {"intent": "Bus-Inform"}), "no intent 'Bus-Inform'; expected Attr"),
+        (json.dumps(GOOD | {"intent": "Bus-Inform"}), "unknown intent 'Bus-Inform'; expected Attr"),
         (json.dumps(GOOD | {"text": " \t"}), "is empty"),
         (json.dumps(GOOD | {"dialogue_id": ""}), "is empty"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cslr.data.streams import Rows, load_stream
-from cslr.data.streams.files import Sizes
+from cslr.data.streams.data_directory import Sizes
 from cslr.data.streams.ner import DOMAINS, load_ner
 from cslr.errors import ConfigError, DataError
 
@@ -133,7 +133,7 @@ def test_too_few_sentences_to_hold_out_are_told(data: Path) -> None:
     with pytest.raises(DataError, match=r"music.* has 2 distinct sentences.*--rows all"):
         load_stream("ner", data, "held-out")
     write(path, "\n")
-    with pytest.raises(DataError, match=r"music\.train.* holds no sentence"):
+    with pytest.raises(DataError, match=r"music\.train.* contains no sentence"):
         load_stream("ner", data)
 
 
@@ -143,18 +143,20 @@ def test_unknown_rows_name_the_known_ones(data: Path) -> None:
 
 
 def test_a_missing_directory_or_file_says_what_was_looked_for(data: Path) -> None:
-    with pytest.raises(DataError, match=r"'ner'.*holds ner_crossner/coarse/DOMAIN\.train\.conll"):
+    with pytest.raises(
+        DataError, match=r"'ner'.*DIR with ner_crossner/coarse/DOMAIN\.train\.conll"
+    ):
         load_stream("ner", None)
     for name in ("anchors/wikipedia_sentences.txt.gz", f"{FOLDER}/wiki.test.conll.gz"):
         (data / name).unlink()
-        with pytest.raises(DataError, match=f"no file .*{name}"):
+        with pytest.raises(DataError, match=f"file .*{name} does not exist"):
             load_stream("ner", data)
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("Oslo\tB-GPE", "tag B-GPE is of no declared type; expected O, .* PER, ORG, LOC, MISC"),
+        ("Oslo\tB-GPE", "tag B-GPE has no declared type; expected O, .* PER, ORG, LOC, MISC"),
         ("Oslo\tI-LOC", "tag I-LOC after O"),
         ("Oslo", "1 columns"),
     ],

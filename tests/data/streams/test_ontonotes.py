@@ -12,7 +12,7 @@ import pytest
 
 from cslr.data.streams import Rows, load_stream
 from cslr.data.streams.conll import read_conll2012
-from cslr.data.streams.files import Sizes
+from cslr.data.streams.data_directory import Sizes
 from cslr.data.streams.ontonotes import GENRES, load_ontonotes
 from cslr.errors import ConfigError, DataError
 
@@ -197,9 +197,9 @@ def test_held_out_documents_are_train_ones_outside_the_subset_and_leave_the_test
 
 def test_a_genre_without_documents_for_both_parts_is_told(data: Path) -> None:
     release(data, "train", "tc", 1)
-    with pytest.raises(DataError, match=r"too few documents of tc .*leave tc out"):
+    with pytest.raises(DataError, match=r"too few documents of genre tc .*remove tc"):
         load_stream("ontonotes", data)
-    with pytest.raises(DataError, match="too few documents of tc"):
+    with pytest.raises(DataError, match="too few documents of genre tc"):
         load_stream("ontonotes", data, "held-out")
 
 
@@ -207,10 +207,10 @@ def test_a_document_in_two_files_or_two_parts_is_refused(data: Path) -> None:
     name = "bc/source/00/train_0001"
     copy = data / "v4/data/test/copy_gold_conll"
     write(copy, document(name))
-    with pytest.raises(DataError, match=f"document {name} is in train and in test"):
+    with pytest.raises(DataError, match=f"document {name} is in both train and test"):
         load_stream("ontonotes", data)
     copy.rename(data / "v4/data/train/copy_gold_conll")
-    with pytest.raises(DataError, match=f"document {name} is in another file too"):
+    with pytest.raises(DataError, match=f"document {name} is also in another file"):
         load_stream("ontonotes", data)
 
 
@@ -219,9 +219,9 @@ def test_a_document_in_two_files_or_two_parts_is_refused(data: Path) -> None:
     [
         (row("bc/a/00/a_1", 0, "word", "*)"), r"line 2: the brackets '\*\)'"),
         (row("bc/a/00/a_1", 0, "word", "(ORG*"), r"line 2: the sentence ends within \(ORG\*"),
-        (row("bc/a/00/a_1", 0, "word", "(ANIMAL)"), "line 2: tag B-ANIMAL is of no declared type"),
+        (row("bc/a/00/a_1", 0, "word", "(ANIMAL)"), "line 2: tag B-ANIMAL has no declared type"),
         ("bc/a/00/a_1 0 0 word", "line 2: 4 columns"),
-        (row("xx/a/00/a_1", 0, "word", "*"), "document 'xx/a/00/a_1' is of no genre"),
+        (row("xx/a/00/a_1", 0, "word", "*"), "document 'xx/a/00/a_1' has no genre"),
     ],
 )
 def test_a_damaged_file_is_named(data: Path, content: str, message: str) -> None:
@@ -231,9 +231,9 @@ def test_a_damaged_file_is_named(data: Path, content: str, message: str) -> None
 
 
 def test_a_directory_without_the_files_says_where_they_come_from(data: Path) -> None:
-    with pytest.raises(DataError, match=r"'ontonotes'.*holds \*\*/\*gold_conll, anchors/"):
+    with pytest.raises(DataError, match=r"'ontonotes'.*DIR with \*\*/\*gold_conll, anchors/"):
         load_stream("ontonotes", None)
-    with pytest.raises(DataError, match=r"no document of bc, .* in its 0 files .*the LDC's"):
+    with pytest.raises(DataError, match=r"no train document of .* in its 0 files .*the LDC's"):
         load_stream("ontonotes", data / "anchors")
     with pytest.raises(ConfigError, match="subset, held-out or all"):
         load_stream("ontonotes", data, "some")
@@ -260,5 +260,5 @@ def test_the_sample_of_the_layout_is_read() -> None:
         ["B-PERSON"],
     ]
     assert [sentence.document[:2] for sentence in found] == ["nw", "nw", "bc", "bc"]
-    with pytest.raises(DataError, match=r"no document of .* to test on"):
+    with pytest.raises(DataError, match=r"no test document of"):
         load_stream("ontonotes", path.parent)

@@ -17,7 +17,7 @@ import cslr.data.streams.ag_news as ag_news
 from cslr.data.stream import labels_from_toml
 from cslr.data.streams import STREAMS, Label, Rows, Stream, Task, load_stream
 from cslr.data.streams.ag_news import load_ag_news
-from cslr.data.streams.files import Sizes
+from cslr.data.streams.data_directory import Sizes
 from cslr.errors import ConfigError, DataError
 
 NAMES = ("World", "Sports", "Business", "Sci/Tech")
@@ -66,7 +66,7 @@ def test_a_sound_stream_is_accepted() -> None:
         ({"train": rows([0, 0], [0, 0], ["fine", " \n"])}, "toy train, row 1: the text is empty"),
         ({"train": rows([0], [0], ["\ud800"])}, "toy train, row 0: the text is not valid Unicode"),
         ({"public": ("fine", "")}, "toy public, row 1: the text is empty"),
-        ({"tasks": (Task("first", (0, 3)),)}, "task 'first' names label 3"),
+        ({"tasks": (Task("first", (0, 3)),)}, "task 'first' has label 3"),
         ({"tasks": (Task("first", ()),)}, "task 'first' declares no label"),
         ({"tasks": ()}, "at least one task"),
         ({"scenarios": ("classes",)}, "scenario of class, domain, task"),
@@ -82,13 +82,13 @@ def test_a_row_or_declaration_that_does_not_fit_is_named(
 
 
 def test_answers_tasks_and_people_must_be_one_a_text() -> None:
-    with pytest.raises(ValueError, match=r"tasks must be .*one a text"):
+    with pytest.raises(ValueError, match=r"tasks must have shape .*one per text"):
         rows([0, 1], [0], ["one", "two"])
     with pytest.raises(ValueError, match="1 answers for 2 texts"):
         rows([0], [0, 0], ["one", "two"])
     numbers = np.zeros(2, dtype=np.int64)
     for name in ("people", "clients"):
-        with pytest.raises(ValueError, match=f"{name} must be .*one a text"):
+        with pytest.raises(ValueError, match=f"{name} must have shape .*one per text"):
             Rows(("one",), ((0,),), numbers[:1], **{name: numbers})
 
 
@@ -135,7 +135,7 @@ def test_a_label_may_have_examples() -> None:
 
 def test_a_scenario_the_stream_does_not_have_is_refused_with_the_reason() -> None:
     stream().scenario("class")
-    with pytest.raises(ConfigError, match=r"one label leaves nothing to decide.*--scenario class"):
+    with pytest.raises(ConfigError, match=r"one label leaves nothing to predict.*--scenario class"):
         stream().scenario("task")
     with pytest.raises(ConfigError, match="no scenario 'domain'"):
         stream().scenario("domain")
@@ -201,7 +201,7 @@ def test_the_clinics_split_is_fixed_by_the_hash_of_the_text() -> None:
 
 def test_the_clinic_has_no_held_out_rows() -> None:
     assert load_stream("clinic", None, "all").train.texts == load_stream("clinic", None).train.texts
-    with pytest.raises(ConfigError, match=r"no rows 'held-out'.*--rows subset"):
+    with pytest.raises(ConfigError, match=r"no --rows held-out.*--rows subset"):
         load_stream("clinic", None, "held-out")
 
 
@@ -314,13 +314,15 @@ def test_unknown_rows_name_the_known_ones(data: Path) -> None:
 
 
 def test_a_missing_directory_or_file_says_what_was_looked_for(data: Path) -> None:
-    with pytest.raises(DataError, match=r"--data DIR that holds ag_news/train\.jsonl\.gz"):
+    with pytest.raises(DataError, match=r"--data DIR with ag_news/train\.jsonl\.gz"):
         load_stream("ag-news", None)
-    with pytest.raises(DataError, match=r"nowhere; give --data DIR that holds ag_news/train"):
+    with pytest.raises(
+        DataError, match=r"nowhere does not exist; give --data DIR with ag_news/train"
+    ):
         load_stream("ag-news", data / "nowhere")
     for name in ("anchors/wikipedia_sentences.txt.gz", "ag_news/test.jsonl.gz"):
         (data / name).unlink()
-        with pytest.raises(DataError, match=f"no file .*{name}"):
+        with pytest.raises(DataError, match=f"file .*{name} does not exist"):
             load_stream("ag-news", data, "all")
 
 
@@ -361,7 +363,7 @@ def test_a_file_cut_short_or_of_another_kind_is_named(data: Path) -> None:
 
 def test_an_empty_public_corpus_is_refused(data: Path) -> None:
     write(data / "anchors" / "wikipedia_sentences.txt.gz", [])
-    with pytest.raises(DataError, match="holds no sentence"):
+    with pytest.raises(DataError, match="contains no sentence"):
         load_stream("ag-news", data, "all")
 
 

@@ -89,7 +89,7 @@ def test_a_whole_round_of_named_clients_by_messages_is_the_round(world, make_led
 
 def test_a_registered_client_without_an_identity_is_named_before_the_round(world):
     cohort = world.population.cohort(0, np.ones(12, dtype=bool), cap=2)
-    with pytest.raises(ValueError, match="members: 2 registered clients have no identity"):
+    with pytest.raises(ValueError, match="members: 2 registered clients have no signing identity"):
         InboxCohort(cohort, identities(range(10)), "clinics", "run 1", "a space")
 
 

@@ -56,7 +56,7 @@ def test_two_rates_in_one_round_are_refused_before_they_are_written():
     """Written down, they would make every later ε impossible to compute."""
     ledger = ledger_of(Budget(math.inf))
     ledger.charge(Charge("a", 0, "replay", 3.0, 1.0), lambda key: "")
-    with pytest.raises(ValueError, match="two sampling rates"):
+    with pytest.raises(ValueError, match="two different participation rates"):
         ledger.charge(Charge("b", 0, "replay", 3.0, 0.5), lambda key: "")
     assert len(ledger.charges) == 1
 

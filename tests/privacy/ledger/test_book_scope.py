@@ -48,9 +48,9 @@ def test_within_a_promise_about_everything_it_may_not(make_ledger):
 @pytest.mark.parametrize("scope", ["replay", "end_to_end"])
 def test_a_replay_beyond_the_budget_is_refused_in_either_scope(make_ledger, scope):
     ledger, plan = make_ledger(1.0, scope=scope), calibrate(Budget(4.0), 1)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget"):
         ledger.charge(plan.charge("task 0", 0), tag)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget"):
         ledger.charge(Charge("task 0", 0, "replay", None), tag)
 
 
@@ -63,7 +63,7 @@ def test_noised_updates_count_in_a_promise_about_everything(make_ledger):
         assert ledger.epsilon("end_to_end", "roster") > before
     assert ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, abs=1e-6)
     assert ledger.epsilon("replay", "roster") < 3.0
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget"):
         ledger.charge(plan.head_charge("task 0 update 2", 0, 2), tag)
 
 

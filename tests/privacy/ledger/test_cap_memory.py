@@ -50,7 +50,7 @@ def test_without_its_memory_a_federation_that_has_begun_is_refused(path, content
     if content is not None:
         path.parent.mkdir()
         path.write_bytes(content)
-    with pytest.raises(PrivacyError, match="nobody can tell which clients have spent their cap"):
+    with pytest.raises(PrivacyError, match="it is unknown which clients have reached their cap"):
         CapMemory.at(path, begun=True)
 
 

@@ -71,7 +71,7 @@ def test_everything_else_is_compared_exactly(value):
 
 @pytest.mark.parametrize(
     ("values", "within", "message"),
-    [([math.nan], 0.1, "values of a sketch must be finite"), ([1.0], -1.0, "within must be")],
+    [([math.nan], 0.1, "values must be finite"), ([1.0], -1.0, "within must be")],
 )
 def test_a_sketch_of_what_is_no_number_is_refused(values, within, message):
     with pytest.raises(ValueError, match=message):
@@ -125,7 +125,7 @@ def test_a_plan_of_an_earlier_version_is_read_and_refused_by_name(tmp_path):
         with pytest.raises(
             PlanChanged,
             match=r"earlier version of cslr, which wrote digests of public\.prototypes, "
-            r"public\.space.*Finish it with the version that began it",
+            r"public\.space.*Finish it with the version that started it",
         ):
             ledger.fix_plan(plan, now)
     assert Ledger.read(tmp_path / "ledger.jsonl").cap == 2

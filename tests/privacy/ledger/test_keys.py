@@ -181,5 +181,5 @@ def test_seeded_keys_cannot_enforce_anything(path, epsilon):
     """A ledger that says `enforced` would lie if its noise could be recomputed."""
     federation = Federation("clinics", Budget(epsilon), "enforced")
     for open_ in (Ledger.in_memory, lambda *args: Ledger.at(path, *args)):
-        with pytest.raises(ValueError, match="keys that follow from a seed"):
+        with pytest.raises(ValueError, match="seeded noise keys"):
             open_(federation, SeededKeys(Seeds(13)))

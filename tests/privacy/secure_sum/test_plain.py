@@ -48,7 +48,7 @@ def test_a_sum_of_nothing_is_refused():
 
 @pytest.mark.parametrize("other", [Grid(2.0), Grid(1.0, 1000)])
 def test_two_grids_are_not_added_up(other):
-    with pytest.raises(ValueError, match="one grid"):
+    with pytest.raises(ValueError, match="the same grid"):
         plain_sum([bound(VECTORS, GRID), bound(VECTORS, other)])
 
 

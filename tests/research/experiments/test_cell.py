@@ -180,7 +180,7 @@ def test_two_programs_never_run_one_cell(small, places):
     places.work.mkdir(parents=True)
     with places.run_directory(cell.name).with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(RunDirectoryError, match="in use by another program"):
+        with pytest.raises(RunDirectoryError, match="in use by another process"):
             run_cell(cell, places)
     run_cell(cell, places)
 

@@ -234,7 +234,7 @@ def test_filters_restrict_each_other(cells, filters, count):
 @pytest.mark.parametrize(
     ("filters", "message"),
     [
-        ({"seeds": [14]}, r"--seeds: no cell has 14; there are 13, 17"),
+        ({"seeds": [14]}, r"--seeds: no cell has 14; known values: 13, 17"),
         ({"streams": ["desk", "agnews"]}, r"--streams: no cell has 'agnews'; .* clinic, desk"),
         ({"methods": ["fedcil"]}, r"--methods: no cell has 'fedcil'; there are cslr, joint"),
     ],
@@ -255,7 +255,7 @@ def test_a_filter_that_nothing_passes_says_what_there_is(cells, filters, message
         ("", ["part", "required"]),
         ("part = []\n", ["part", "at least 1"]),
         ('reproduce = "yes"\n[[part]]\n', ["reproduce", "boolean"]),
-        ("[[part]\n", ["is not TOML"]),
+        ("[[part]\n", ["is not valid TOML"]),
         (
             '[[part]]\n[[part]]\nbase = { "privacy.epsilom" = 4 }\n',
             ["part 2", "privacy.epsilom is not a setting", "did you mean 'epsilon'?"],
@@ -264,15 +264,15 @@ def test_a_filter_that_nothing_passes_says_what_there_is(cells, filters, message
         ('[[part]]\ngrid = { "seed" = ["a"] }\n', ["part 1", "seeds"]),
         ('[[part]]\ngrid = { "seed" = 13 }\n', ["seed must be a list"]),
         ('[[part]]\ngrid = { "seed" = [] }\n', ["seed must be a list of one or more"]),
-        ('[[part]]\nbase = { "seed" = 1 }\ngrid = { "seed" = [2] }\n', ["in base and in grid"]),
-        ('[[part]]\nbase = { "seeds" = [1, 2] }\n', ["seeds", "write seed"]),
+        ('[[part]]\nbase = { "seed" = 1 }\ngrid = { "seed" = [2] }\n', ["in both base and grid"]),
+        ('[[part]]\nbase = { "seeds" = [1, 2] }\n', ["seeds", "use seed"]),
         ('[[part]]\nbase = { "yardsticks" = true }\n', ["yardsticks", "under method"]),
         ('[[part]]\nbase = { "stream.data" = "x" }\n', ["stream.data", "--data DIR"]),
-        ('[[part]]\nbase = { "method" = "guess" }\n', ["no method 'guess'", "zero-shot"]),
-        ('[[part]]\nbase = { "stream.name" = "agnews" }\n', ["no stream 'agnews'", "ag-news"]),
+        ('[[part]]\nbase = { "method" = "guess" }\n', ["unknown method 'guess'", "zero-shot"]),
+        ('[[part]]\nbase = { "stream.name" = "agnews" }\n', ["unknown stream 'agnews'", "ag-news"]),
         (
             '[[part]]\nbase = { privacy.mode = "enforced", privacy.federation = "f" }\n',
-            ["privacy.mode", "never the same twice"],
+            ["privacy.mode", "noise is not reproducible"],
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_what_is_not_stated_has_to_be_checked(tmp_path, readme):
     (tmp_path / "README.md").write_text(readme)
     found = licence_of(tmp_path)
     assert found.text is None
-    assert "check yourself" in str(found)
+    assert "check that you may use" in str(found)
 
 
 def test_a_directory_that_is_not_there_states_nothing(tmp_path):

@@ -21,7 +21,7 @@ from .lab import everywhere, instead
 
 
 def _on_grid(vectors: np.ndarray, grid: Grid) -> Bounded:
-    """Whatever it is, in steps of the grid."""
+    """Whatever it is, in grid steps."""
     with np.errstate(invalid="ignore"):
         rows = np.trunc(vectors / grid.bound * grid.steps).astype(np.int64)
     return Bounded(rows, grid, _SEAL)

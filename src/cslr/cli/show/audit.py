@@ -1,4 +1,4 @@
-"""An audit as a person reads it: the lower bounds beside the claim, as a table."""
+"""Print the result of an audit: lower bounds next to the claimed ε."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def audit_json(audited: Audited, bounds: Sequence[Bound], seed: int) -> dict[str
 
 
 def print_audit(audited: Audited, bounds: Sequence[Bound], console: Console) -> None:
-    """One line per attack, then what it means."""
+    """One row per attack, then the conclusion."""
     plan = audited.plan
     sigma = "none" if plan.sigma is None else f"{plan.sigma:.4g}"
     console.print(
-        f"\n[bold]{escape(audited.name)}[/bold]: {plan.releases} tasks, a client in at most "
-        f"{plan.cap}, σ = {sigma}. Claimed: ε = {_shown(plan.epsilon('roster'))} at "
-        f"δ = {plan.budget.delta:g} against roster."
+        f"\n[bold]{escape(audited.name)}[/bold]: {plan.releases} tasks, at most {plan.cap} "
+        f"per client, σ = {sigma}. Claimed: ε = {_shown(plan.epsilon('roster'))} at δ = "
+        f"{plan.budget.delta:g} against the roster."
     )
-    table = Table(title="What attacks could show", title_justify="left")
+    table = Table(title="Results of the attacks", title_justify="left")
     table.add_column("attack on")
-    for name in ("lower bound of ε", "claimed ε", "confidence", "right guesses", "claim"):
+    for name in ("lower bound on ε", "claimed ε", "confidence", "correct guesses", "claim"):
         table.add_column(name, justify="right")
     for bound in bounds:
         verdict = "holds" if bound.holds else "[bold red]REFUTED[/bold red]"
@@ -56,12 +56,12 @@ def print_audit(audited: Audited, bounds: Sequence[Bound], console: Console) -> 
         )
     console.print(table)
     if all(bound.holds for bound in bounds):
-        console.print("No attack showed more than is claimed. That is evidence, not a proof.")
+        console.print("No lower bound exceeds the claimed ε. This is evidence, not a proof.")
         return
     console.print(
-        "[bold red]AN ATTACK SHOWS MORE THAN IS CLAIMED.[/bold red] Release nothing with this "
-        "build. Repeat with another --seed: an honest mechanism is refuted by chance at most as "
-        "often as the confidence leaves room for."
+        "[bold red]A LOWER BOUND EXCEEDS THE CLAIMED ε.[/bold red] Do not release anything "
+        "with this build. Repeat with another --seed: a correct mechanism fails each test by "
+        "chance with probability at most 1 − confidence."
     )
 
 

@@ -1,4 +1,4 @@
-"""A ledger as a person reads it."""
+"""Print the charges of a ledger and the ε they add up to."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def print_ledger(report: dict[str, Any], console: Console) -> None:
         f"{report['unit']}, zero-out · δ = {report['delta']:g} · {report['path']}"
     )
     table = Table(title="Charges", title_justify="left")
-    for name in ("release", "σ", "q", "state", "what left a client"):
+    for name in ("release", "σ", "q", "state", "message of a client"):
         table.add_column(name)
     for charge in report["charges"]:
         sigma = "none: ε = ∞" if charge["sigma"] is None else f"{charge['sigma']:.4g}"
@@ -70,7 +70,9 @@ def print_ledger(report: dict[str, Any], console: Console) -> None:
         costs.add_row(scope.replace("_", " "), *[_shown(values[who]) for who in ADVERSARIES])
     console.print(costs)
     budget = report["budget"]
-    console.print(f"Budget: ε = {_shown(budget['epsilon'])} against {budget['adversary']}.")
+    console.print(
+        f"Budget: ε = {_shown(budget['epsilon'])} against the adversary {budget['adversary']}."
+    )
 
 
 def _finite(value: float) -> float | None:

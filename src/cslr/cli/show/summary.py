@@ -1,4 +1,4 @@
-"""A run on a screen: what was learnt, what it cost, and where the files are."""
+"""Print the summary of a run: scores, privacy cost and files."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _MEASURES = {
 }
 
 _FIGURES = {
-    "shown": "The figures above are exact: they are not private, and they were not stored.",
-    "stored": "The figures above are exact: they are not private, and they are stored.",
-    "private": "The accuracy above is within ε.",
+    "shown": "The scores above are exact: not private, and not stored.",
+    "stored": "The scores above are exact: not private, and stored in the run directory.",
+    "private": "The accuracy above is noisy and covered by ε.",
 }
 
 _MOST_COLUMNS = 6
-"""Labels that fit beside each other; more stand below each other."""
+"""Maximum number of labels shown as columns; more are shown as rows."""
 _WIDEST = 50
-"""Letters of their names that do."""
+"""Maximum total length of their names."""
 
 
 def print_summary(result: Result, console: Console) -> None:
-    """Print everything a person wants to know about a finished run."""
+    """Print scores, privacy cost and files of a finished run."""
     files = ["result.json", "trace.jsonl"]
     if result.rule == "stored" and result.evaluated:
         files.append("accuracy.png")
@@ -80,23 +80,26 @@ def _headline(result: Result) -> RenderableType:
 
 def _average(result: Result) -> Text:
     if result.rule == "none":
-        return Text("it has learnt, and nothing was measured (--evaluate none)")
+        return Text("Trained. Not evaluated (--evaluate none).")
     if result.measured is not None:
         aa, error = result.measured.aa
-        what = "average accuracy by a noised count "
+        what = "average accuracy from a noisy count "
         return Text.assemble(what, (_with_error(aa, error), "bold green"))
     if not result.evaluated:
-        return Text("no test rows: it has learnt, and nothing was measured")
+        return Text("Trained. No test rows, so no scores.")
     metric = "entity F1" if result.stream.family == "tagging" else "accuracy"
     if np.isnan(result.main.aa).any():
-        return Text(f"average {metric} not known: some tasks have no test rows")
+        return Text(f"average {metric} undefined: some tasks have no test rows")
     return Text.assemble(f"average {metric} ", (f"{_spread(result.main.aa)} %", "bold green"))
 
 
 def _closed(share: float) -> str:
     if share >= 1:
-        return "no worse than pooled, non-private training"
-    return f"{100 * share:.0f} % of the way from zero-shot to pooled, non-private training"
+        return "no worse than pooled, non-private training (joint)"
+    return (
+        f"closes {100 * share:.0f} % of the gap from the better of zero-shot and majority to "
+        "pooled, non-private training"
+    )
 
 
 def _matrix(result: Result) -> RenderableType:
@@ -136,16 +139,16 @@ def _methods(result: Result) -> RenderableType:
         )
     privacy = result.config.privacy
     if privacy.mode == "simulated" or not result.config.yardsticks:
-        return _titled("Beside its yardsticks", table)
+        return _titled("Comparison with yardsticks", table)
     why = (
-        "finetune and joint read rows without noise, so they are not run where privacy is "
-        "enforced: how near this is to pooled training is not known."
+        "finetune and joint read rows without noise, so they are not run with enforced "
+        "privacy, and the gap to pooled training cannot be computed."
     )
-    return Group(_titled("Beside its yardsticks", table), Text(why, style="dim"))
+    return Group(_titled("Comparison with yardsticks", table), Text(why, style="dim"))
 
 
 def _more(result: Result) -> RenderableType:
-    """What else the family or the method is measured by, means over seeds."""
+    """Further scores of the family or the method, means over seeds."""
     measures = list(result.main.more)
     table = Table()
     table.add_column("method")
@@ -155,11 +158,11 @@ def _more(result: Result) -> RenderableType:
         means = [float(np.mean(figures.more.get(measure, math.nan))) for measure in measures]
         cells = [_cell(value, unseen=False) for value in means]
         table.add_row(name, *cells, style=_style(result, name))
-    return _titled("Over all tasks at the end (%)", table)
+    return _titled("Over all tasks, after the last task (%)", table)
 
 
 def _measured(result: Result, measured: PrivateFigures) -> RenderableType:
-    """What was paid for, by task."""
+    """Scores from the noisy count, by task."""
     table = Table()
     table.add_column("task")
     table.add_column("accuracy", justify="right")
@@ -167,20 +170,20 @@ def _measured(result: Result, measured: PrivateFigures) -> RenderableType:
     for task, accuracy, error in rows:
         table.add_row(Text(task.name), _with_error(accuracy, error))
     tagging = result.stream.family == "tagging"
-    counted = "sentences whose tags are all right" if tagging else "rows answered rightly"
-    told = f"Mean over clients of their share of {counted}, ± the standard error of the noise."
+    counted = "sentences with all tags correct" if tagging else "correct rows"
+    note = f"Mean over clients of the share of {counted}, ± the standard error of the noise."
     if measured.before_upgrade:
-        told += " It was bought before the encoder was exchanged and is about the head of then."
-    title = "After the last task, by a noised count within ε (%)"
-    return Group(_titled(title, table), Text(told, style="dim"))
+        note += " It was released before the encoder upgrade and refers to the head of that time."
+    title = "After the last task, from a noisy count covered by ε (%)"
+    return Group(_titled(title, table), Text(note, style="dim"))
 
 
 def _with_error(value: float, error: float) -> str:
-    return f"{value:.1f} ± {error:.1f} %" if math.isfinite(value) else "not known: too few clients"
+    return f"{value:.1f} ± {error:.1f} %" if math.isfinite(value) else "undefined: too few clients"
 
 
 def _in_order(result: Result) -> dict[str, Figures]:
-    """The floors, the method, the ceiling."""
+    """Figures in the order: lower yardsticks, the method, joint training."""
     below: list[str] = [name for name in YARDSTICKS if name != "joint"]
     order = dict.fromkeys(reversed([*below, result.config.method, "joint"]))
     return {name: result.figures[name] for name in reversed(order) if name in result.figures}
@@ -213,18 +216,18 @@ def _labels(result: Result) -> RenderableType:
         table.add_column("score", justify="right")
         for name, score in zip(names, scores, strict=True):
             table.add_row(name, score)
-    return _titled("By label at the end (%)", table)
+    return _titled("By label, after the last task (%)", table)
 
 
 def _titled(title: str, table: Table) -> Group:
-    """A title of its own width: a table's is folded to the table's."""
+    """A title above a table that is not wrapped to the table's width."""
     return Group(Text(title, style="table.title"), table)
 
 
 def _cost(result: Result) -> RenderableType:
     privacy = result.config.privacy
     shared = privacy.mode == "enforced"
-    of = "all runs on these rows, from their ledger" if shared else "from the ledger"
+    of = "all runs on these rows, from the ledger" if shared else "from the ledger"
     table = Table(min_width=46)
     table.add_column("scope")
     for who in ADVERSARIES:
@@ -243,13 +246,13 @@ def _privacy_note(result: Result) -> Text:
     figures = f" {_FIGURES[result.rule]}" if result.rule in _FIGURES else ""
     if result.config.privacy.mode == "simulated":
         return Text(
-            "privacy: simulated. One process and seeded noise: a study of utility; "
+            "privacy: simulated. One process and seeded noise, for studies of utility; "
             f"nothing is protected.{figures}",
             style="dim",
         )
     return Text(
-        "privacy: enforced. Noise and coins from the operating system, zero-out adjacency."
-        f"{figures}",
+        "privacy: enforced. Noise and participation coins come from the operating system; "
+        f"zero-out adjacency.{figures}",
         style="dim",
     )
 

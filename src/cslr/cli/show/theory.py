@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cslr.research.theory.anchors import Examined, Prescription, Sweep
-from cslr.research.theory.encoders import Compared, Kept, Reach
+from cslr.research.theory.encoder_comparison import Compared, Kept, Reach
 from cslr.research.theory.retention import MEASURES, Retention
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "print_retention",
 ]
 
-_LISTS: Final = "NON-PRIVATE: raw lists of simulated clients are read. For studies."
-_ROWS: Final = "NON-PRIVATE: evaluation rows are read as they are. For studies."
+_LISTS: Final = "NON-PRIVATE: lists of simulated clients are read without noise. For studies only."
+_ROWS: Final = "NON-PRIVATE: test rows are read without noise. For studies only."
 
 
 def print_prescription(
@@ -34,17 +34,19 @@ def print_prescription(
 ) -> None:
     """Theorem 2 in two sentences, and what some other number of anchors guarantees."""
     console.print(
-        f"\nTheorem 2: [bold]m = {found.anchors}[/bold] anchors tell N = {found.candidates} "
-        f"candidates apart with probability {1 - found.failure:g}, if each pair of different modes "
-        f"differs by γ at a share p = {found.hit:g} of public sentences."
+        f"\nTheorem 2: [bold]m = {found.anchors}[/bold] anchors separate N = "
+        f"{found.candidates} candidates with probability {1 - found.failure:g}, if the "
+        f"signatures of each pair of different modes differ by γ at a share p = {found.hit:g} "
+        "of public sentences."
     )
     console.print(
-        f"Its proof needs {found.fewest}: N(N − 1)/2 pairs, each missed with probability (1 − p)^m."
+        f"Its proof requires only {found.fewest}: N(N − 1)/2 pairs, each not separated with "
+        "probability (1 − p)^m."
     )
     if guarantee is not None:
         anchors, failure = guarantee
         console.print(
-            f"m = {anchors} anchors leave some pair untold with probability at most "
+            f"m = {anchors} anchors fail to separate some pair with probability at most "
             f"[bold]{failure:.3g}[/bold]."
         )
 
@@ -69,9 +71,9 @@ def print_examined(found: Examined, console: Console) -> None:
     table.add_row(f"{covered.public:.3f}", f"{covered.rows:.3f}", f"{covered.candidates:.3f}")
     console.print(table)
     console.print(
-        f"{_percent(covered.outside)} of the rows lie farther from the {covered.anchors} anchors "
-        f"than 95 % of the {covered.sentences} public {found.unit}s do; 5 % would, if clients "
-        f"wrote as the public corpus does."
+        f"{_percent(covered.outside)} of the rows are farther from the {covered.anchors} "
+        f"anchors than 95 % of the {covered.sentences} public {found.unit}s; 5 % is expected "
+        "if clients' texts are distributed as the public corpus is."
     )
     console.print(Text(f"Licence of the public sentences: {found.licence}"), soft_wrap=True)
 
@@ -104,22 +106,23 @@ def _suggestion(seen: Sweep, unit: str) -> str:
     lines = []
     if seen.enough is None:
         lines.append(
-            f"No number tried tells all pairs apart by γ in {_percent(1 - seen.failure)} of draws."
+            "None of the anchor counts tried separates all pairs by γ in "
+            f"{_percent(1 - seen.failure)} of draws."
         )
     else:
         lines.append(
-            f"Suggested: [bold]m = {seen.enough}[/bold], the fewest tried that tell all pairs "
-            f"apart by γ in {_percent(1 - seen.failure)} of draws."
+            f"Suggested: [bold]m = {seen.enough}[/bold], the smallest count tried that "
+            f"separates all pairs by γ in {_percent(1 - seen.failure)} of draws."
         )
     if seen.prescribed is None:
         lines.append(
             f"{_percent(seen.unseen, 2)} of the pairs differ by γ at none of {seen.reference} "
-            f"public {unit}s: for them Theorem 2 has no m. A smaller --margin may do."
+            f"public {unit}s: Theorem 2 gives no m for them. Try a smaller --margin."
         )
     else:
         lines.append(
-            f"Theorem 2 asks for m = {seen.prescribed}, with p̂ = {seen.hit_least:.3f}, the least "
-            f"over pairs at {seen.reference} public {unit}s."
+            f"Theorem 2 requires m = {seen.prescribed}, with p̂ = {seen.hit_least:.3f}, the "
+            f"minimum over pairs at {seen.reference} public {unit}s."
         )
     return "\n".join(lines)
 
@@ -153,11 +156,11 @@ def print_compared(found: Compared, console: Console) -> None:
         for place, kept in enumerate(pair.ways):
             names = (pair.source, pair.target) if place == 0 else ("", "")
             table.add_row(*names, *_kept(kept), end_section=kept is pair.ways[-1])
-    console.print("\nOnly public sentences and label texts were read; nothing was spent.", table)
+    console.print("\nOnly public sentences and label texts were read; no ε was spent.", table)
     console.print(
-        f"Shares of what the second encoder itself says. Of its ten nearest neighbours "
-        f"{_percent(found.by_chance)} would be found by chance. What the last column lacks to "
-        "100 % is about what label texts would lose."
+        "All columns but missed are shares of agreement with the second encoder itself. "
+        f"{_percent(found.by_chance)} of its ten nearest neighbours would be found by chance. "
+        "100 % minus the last column estimates what label texts would lose."
     )
     for each in found.reach:
         console.print(_reach(each), soft_wrap=True)
@@ -171,15 +174,15 @@ def _kept(kept: Kept) -> tuple[str, ...]:
 
 def _reach(each: Reach) -> Text:
     away = (
-        f"{each.encoder}: label texts lie {each.labels:.3f} from the nearest public sentence, "
-        f"public sentences {each.public:.3f} (medians)."
+        f"{each.encoder}: median distance to the nearest public sentence: label texts "
+        f"{each.labels:.3f}, public sentences {each.public:.3f}."
     )
     if not each.outside:
         return Text(away)
     return Text(
         f"{away}\nWarning: the public sentences may not cover this task. "
-        f"{', '.join(each.outside)}: farther from all of them than 95 % of them are from each "
-        "other. Take sentences of the kind of language that clients write.",
+        f"{', '.join(each.outside)}: farther from the nearest public sentence than 95 % of "
+        "the public sentences are. Use public sentences that resemble the clients' texts.",
         style="yellow",
     )
 
@@ -196,8 +199,8 @@ def print_retention(found: Retention, console: Console) -> None:
     console.print(f"\n[bold red]{_ROWS}[/bold red]")
     seeds = list(dict.fromkeys(each.seed for each in found.judged))
     table = Table(
-        title=f"Replay of {found.method} on {found.stream} against its test rows, "
-        f"means of {len(seeds)} seeds",
+        title=f"Replay of {found.method} on {found.stream} against its test rows, mean over "
+        f"{len(seeds)} seeds",
         title_justify="left",
     )
     table.add_column("task", no_wrap=True)
@@ -218,15 +221,16 @@ def print_retention(found: Retention, console: Console) -> None:
     pairs = sum(not each.last for each in found.judged)
     console.print(
         Text(
-            "means, shape, head and labels are lower bounds on the total variation between Q_t and "
-            "the task's rows, as estimated (--json says what holds with 95 % confidence); energy "
-            "is no bound. forgotten is a[t, t] − a[T, t] in points. ρ is Spearman's over "
-            f"{pairs} pairs of seed and task, last tasks left out."
+            "means, shape, head and labels are estimated lower bounds on the total variation "
+            "distance between Q_t and the task's rows (--json has the 95 % confidence "
+            "limits); energy is not a bound. forgotten is a[t, t] − a[T, t] in points. ρ is "
+            f"Spearman's correlation over {pairs} pairs of seed and task, without the last "
+            "task."
         )
     )
     if all(math.isnan(each.forgotten) for each in found.judged):
         console.print(
-            "The run stored no exact figures on its test rows, so what was forgotten is not known."
+            "The run stored no exact scores on its test rows, so forgetting cannot be computed."
         )
 
 

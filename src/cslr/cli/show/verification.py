@@ -1,4 +1,4 @@
-"""What was found in a ledger, as tables."""
+"""Print the result of verifying a ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["print_verification"]
 
 
 def print_verification(verification: Verification, console: Console) -> None:
-    """Checks, then every ε with what others say."""
+    """The checks, then every ε next to the values of other accountants."""
     console.print(f"\n[bold]{verification.path}[/bold]")
     table = Table(title="Checks", title_justify="left")
     for name in ("", "finding", "holds"):
@@ -23,7 +23,7 @@ def print_verification(verification: Verification, console: Console) -> None:
         table.add_row(check.name, check.finding, "yes" if check.holds else "[red]no[/red]")
     console.print(table)
     if verification.costs:
-        costs = Table(title="ε counted again", title_justify="left")
+        costs = Table(title="ε recomputed", title_justify="left")
         for name in ("scope", "against", "ledger", "accountant", "says", ""):
             costs.add_column(name)
         for cost in verification.costs:
@@ -32,13 +32,13 @@ def print_verification(verification: Verification, console: Console) -> None:
                 costs.add_row(*start, opinion.accountant, opinion.says, _verdict(opinion))
                 start = ["", "", ""]
         console.print(costs)
-    console.print("All is well." if verification.holds else "[red]Something is wrong.[/red]")
+    console.print("All checks passed." if verification.holds else "[red]Verification failed.[/red]")
 
 
 def _verdict(opinion: Opinion) -> str:
     if opinion.agrees is None:
         return "–"
-    return "agrees" if opinion.agrees else "[red]does not agree[/red]"
+    return "agrees" if opinion.agrees else "[red]disagrees[/red]"
 
 
 def _shown(value: float) -> str:

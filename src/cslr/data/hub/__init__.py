@@ -20,10 +20,10 @@ from typing import Final
 
 from cslr.data.hub.ag_news import ag_news_files
 from cslr.data.hub.amazon import amazon_files
+from cslr.data.hub.columns import Lines, write_lines
 from cslr.data.hub.library import quiet
 from cslr.data.hub.multiwoz import multiwoz_files
 from cslr.data.hub.public import public_files
-from cslr.data.hub.rows import Lines, write_lines
 from cslr.errors import ConfigError
 
 __all__ = ["SOURCES", "fetch"]
@@ -53,7 +53,7 @@ def fetch(
     same rows give the same bytes. What ``datasets`` downloads stays in its own cache.
     """
     if name not in SOURCES:
-        raise ConfigError(f"no data set {name!r}; known data sets: {', '.join(SOURCES)}")
+        raise ConfigError(f"unknown data set {name!r}; known data sets: {', '.join(SOURCES)}")
     with quiet(progress):
         files = _FILES[name](source or SOURCES[name])
     return [write_lines(directory / path, lines) for path, lines in files.items()]

@@ -30,8 +30,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, Final
 
+from cslr.data.hub.columns import Lines, Row, clean, column, json_lines
 from cslr.data.hub.library import split_of, splits
-from cslr.data.hub.rows import Lines, Row, clean, column, json_lines
 from cslr.data.stream import labels_from_toml
 from cslr.errors import DataError
 
@@ -116,8 +116,8 @@ def _first_label(labels: set[Any], source: str) -> int:
         if labels and labels <= set(range(first, first + 4)):
             return first
     raise DataError(
-        f"{source}: labels {sorted(map(str, labels))}, expected 0 to 3 or 1 to 4; name AG News "
-        f"with --source"
+        f"{source}: labels {sorted(map(str, labels))}, expected 0 to 3 or 1 to 4; give a copy "
+        "of AG News with --source"
     )
 
 

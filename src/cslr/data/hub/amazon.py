@@ -33,8 +33,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from cslr.data.hub.columns import Lines, Row, clean, column, json_lines
 from cslr.data.hub.library import splits
-from cslr.data.hub.rows import Lines, Row, clean, column, json_lines
 from cslr.data.streams.amazon import DOMAINS
 from cslr.errors import DataError
 
@@ -98,8 +98,8 @@ def amazon_files(source: str) -> dict[str, Lines]:
     for part, domain, label in product(_MOST, DOMAINS, (0, 1)):
         if not kept.counts[part, domain, label]:
             raise DataError(
-                f"{source}: no {_LABELS[label]} {part} review of {domain}; name a data set that "
-                f"has them with --source"
+                f"{source}: no {_LABELS[label]} {part} review of {domain}; give a data set "
+                "that has them with --source"
             )
     return {f"amazon/{part}.jsonl.gz": json_lines(rows) for part, rows in kept.reviews.items()}
 
@@ -138,9 +138,11 @@ def _parsed(lines: Iterable[Row], path: str) -> Iterator[Row]:
         try:
             row = json.loads(line["text"])
         except ValueError as error:
-            raise DataError(f"{path}, line {number}: no JSON ({error}); get it again") from error
+            raise DataError(
+                f"{path}, line {number}: not valid JSON ({error}); download the file again"
+            ) from error
         if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number}: no review, {line['text'][:40]!r}")
+            raise DataError(f"{path}, line {number}: not a review: {line['text'][:40]!r}")
         yield row
 
 

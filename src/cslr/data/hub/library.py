@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cslr.data.hub.rows import Row
+from cslr.data.hub.columns import Row
 from cslr.errors import ConfigError, DataError
 
 __all__ = ["quiet", "split_of", "splits"]
@@ -38,8 +38,8 @@ def split_of(found: dict[str, Iterator[Row]], source: str, *names: str) -> Itera
         if name in found:
             return found[name]
     raise DataError(
-        f"{source}: no split {' or '.join(names)}, only {', '.join(found)}; name a whole copy "
-        f"with --source"
+        f"{source}: no split {' or '.join(names)}, only {', '.join(found)}; give a complete "
+        "copy with --source"
     )
 
 
@@ -66,7 +66,7 @@ def _library() -> Any:
         return importlib.import_module("datasets")
     except ImportError as error:
         raise ConfigError(
-            f'fetching data sets needs the library datasets ({error}): pip install "cslr[hub]"'
+            f'fetching data sets requires the package datasets ({error}): pip install "cslr[hub]"'
         ) from error
 
 
@@ -77,7 +77,7 @@ def _parse(source: str) -> tuple[str, str | None]:
 
 
 def _read(rows: Any, source: str) -> Iterator[Row]:
-    """The rows; what breaks on the way (a connection, a damaged file) is told like the rest."""
+    """The rows; errors while reading (a connection, a damaged file) are reported like others."""
     try:
         yield from rows
     except Exception as error:
@@ -87,8 +87,9 @@ def _read(rows: Any, source: str) -> Iterator[Row]:
 def _unavailable(source: str, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     if Path(source).is_dir():
-        return DataError(f"{source}: cannot be read as a data set ({reason}); mend it")
+        return DataError(f"{source}: cannot be read as a data set ({reason}); repair it")
     return DataError(
-        f"data set {source!r} cannot be had ({reason}); go online and check the name (ID or "
-        f"ID:CONFIG), or get the files another way and name their directory with --source DIR"
+        f"data set {source!r} cannot be downloaded ({reason}); check the connection and the "
+        "name (ID or ID:CONFIG), or download the files yourself and give their directory "
+        "with --source DIR"
     )

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from cslr.data.hub.columns import Lines, Row, column, json_lines
 from cslr.data.hub.library import split_of, splits
-from cslr.data.hub.rows import Lines, Row, column, json_lines
 from cslr.errors import DataError
 
 __all__ = ["multiwoz_files"]
@@ -84,8 +84,8 @@ def multiwoz_files(source: str) -> dict[str, Lines]:
                 rows += _rows(dialogue, part)
         if all(row["intent"] == _NO_ACT for row in rows):
             raise DataError(
-                f"{source}: no turn of a user with an act in {part}; name a whole copy with "
-                f"--source"
+                f"{source}: no user turn with a dialogue act in {part}; give a complete copy "
+                "with --source"
             )
         lines[part] = json_lines(rows)
     return {f"multiwoz/{part}.jsonl.gz": lines[part] for part in reversed(_PARTS)}
@@ -187,4 +187,4 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); get the file again") from error
+        raise DataError(f"{path}: cannot be read ({error}); download the file again") from error

@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from cslr.data.hub.columns import Lines, Row, column
 from cslr.data.hub.library import split_of, splits
-from cslr.data.hub.rows import Lines, Row, column
 from cslr.errors import DataError
 
 __all__ = ["public_files", "sentences"]
@@ -48,8 +48,8 @@ def public_files(source: str) -> dict[str, Lines]:
     chosen = _smallest(_all_sentences(split_of(splits(source), source, "train"), source))
     if not chosen:
         raise DataError(
-            f"{source}: no sentence of {_SHORTEST} to {_LONGEST} characters; name a data set of "
-            f"English text with --source"
+            f"{source}: no sentence of {_SHORTEST} to {_LONGEST} characters; give a data set "
+            "of English text with --source"
         )
     return {"anchors/wikipedia_sentences.txt.gz": chosen}
 

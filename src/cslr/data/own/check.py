@@ -14,16 +14,14 @@ from typing import Any, Final
 
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.load import Gathered, gather
-from cslr.data.own.parse.answers import Known
+from cslr.data.own.parse.labels import Known
 from cslr.data.own.parse.problems import told
 from cslr.data.own.parse.row import OwnRow
 from cslr.privacy.plan import weak_delta
 
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 
-NOTICE: Final = (
-    "This report counts private rows. It is for the data holder's eyes: do not publish it."
-)
+NOTICE: Final = "This report contains exact counts of private rows: do not publish it."
 
 
 @dataclass(frozen=True)
@@ -162,30 +160,32 @@ def _findings(
     found = list(declaration.missing())
     if len(gathered.clients) > declaration.clients:
         found.append(
-            f"clients = {declaration.clients} is declared, but {len(gathered.clients)} have rows: "
-            f"correct it to the number that is registered"
+            f"clients = {declaration.clients} is declared, but {len(gathered.clients)} "
+            "clients have rows: set clients to the number of registered clients"
         )
     if gathered.totals and not skip_bad_rows:
-        found.append("mend the bad rows, or leave them out with --skip-bad-rows")
+        found.append("correct the bad rows, or leave them out with --skip-bad-rows")
     if gathered.shared:
-        found.append("mend the rows about a person of two clients: they cannot be left out")
+        found.append(
+            "correct the rows of persons that occur in two clients: they cannot be skipped"
+        )
     if not has_train:
-        found.append("there is no train row to learn from")
+        found.append("there are no train rows")
     return tuple(found)
 
 
 def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
     remarks = []
     if not any(task.test for task in tasks):
-        remarks.append("no test row at all: a run can learn and predict, but measures nothing")
+        remarks.append("no test rows: a run can train and predict, but has no scores")
     for task in tasks:
         if not task.train:
-            remarks.append(f"task {task.name!r} has no train row: its release is noise alone")
+            remarks.append(f"task {task.name!r} has no train rows: its release will be noise only")
         if not task.test and any(other.test for other in tasks):
-            remarks.append(f"task {task.name!r} has no test row: its accuracy is not measured")
+            remarks.append(f"task {task.name!r} has no test rows: it has no score")
         absent = [name for name, count in task.train_labels.items() if not count]
         if task.train and absent:
-            remarks.append(f"task {task.name!r} has no train row of {', '.join(absent)}")
+            remarks.append(f"task {task.name!r} has no train rows of {', '.join(absent)}")
     return tuple(remarks)
 
 
@@ -195,7 +195,10 @@ def _alike(clients: tuple[str, ...]) -> Iterator[str]:
     for name in clients:
         first = spelled.setdefault(" ".join(name.casefold().split()), name)
         if first != name:
-            yield f"clients {first!r} and {name!r} count as two; if they are one, spell them alike"
+            yield (
+                f"clients {first!r} and {name!r} count as two; if they are the same, give them "
+                "the same name"
+            )
 
 
 def _task_lines(task: TaskCounts) -> list[str]:
@@ -203,7 +206,8 @@ def _task_lines(task: TaskCounts) -> list[str]:
         return ", ".join(f"{name} {count}" for name, count in labels.items())
 
     return [
-        f"task {task.name}: {task.train} train rows of {task.clients} clients, {task.test} test",
+        f"task {task.name}: {task.train} train rows of {task.clients} clients, "
+        f"{task.test} test rows",
         f"  train: {shown(task.train_labels)}",
         f"  test:  {shown(task.test_labels)}",
     ]

@@ -85,14 +85,14 @@ class TotalBudget(_Section):
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(1e-5, gt=0, lt=1)
     adversary: Literal["roster", "public"] = "roster"
-    """Against whom: someone who knows which clients took part, or someone who does not."""
+    """The adversary: roster knows which clients participated, public does not."""
 
 
 class Declaration(_Section):
     """A data set as its holder declares it."""
 
     confirmed: StrictBool = False
-    """A draft is nobody's word until somebody has read it."""
+    """Must be true before the declaration is used."""
     name: _Slug
     family: FamilyName
     scenario: Literal["class", "domain", "task"]
@@ -104,7 +104,7 @@ class Declaration(_Section):
     """Between the cells of a CSV file."""
     test_share: float | None = Field(None, gt=0, lt=1)
     test_rows: Literal["clients", "public"] = "clients"
-    """Whose the rows of split test are: some client's, or nobody's, so that figures are public."""
+    """Whether rows of split test belong to clients, or to none, so that scores are public."""
     public: Path | None = None
     """A file of the holder's own public sentences."""
     columns: Columns = Columns()
@@ -119,18 +119,20 @@ class Declaration(_Section):
         _unlike("[[tasks]]", [task.name for task in self.tasks])
         self._check_tasks()
         if self.columns.task is None and len(self.tasks) > 1:
-            raise ValueError("columns.task must name the column that tells the tasks apart")
+            raise ValueError(
+                "columns.task must name the column of tasks, because several tasks are declared"
+            )
         if self.columns.split is not None and self.test_share is not None:
-            raise ValueError("columns.split and test_share both decide what is test; keep one")
+            raise ValueError("columns.split and test_share cannot be combined; keep one")
         if self.test_rows == "public" and self.columns.split is None:
             raise ValueError(
-                "test_rows = 'public' is for rows that columns.split calls test; a share of the "
-                "clients' rows (test_share) is theirs"
+                "test_rows = 'public' requires columns.split: rows selected by test_share "
+                "belong to clients and are private"
             )
         if self.family == "tagging":
             self._check_types()
         elif self.family == "classification" and len(self.labels) < 2:
-            raise ValueError("[[labels]]: classification needs two labels or more")
+            raise ValueError("[[labels]]: classification requires at least two labels")
         if self.family == "intents":
             for label in self.labels:
                 if self.separator in label.name:
@@ -146,26 +148,29 @@ class Declaration(_Section):
             _unlike(f"task {task.name!r}, labels", task.labels or ())
             for name in task.labels or ():
                 if name not in declared:
-                    raise ValueError(f"task {task.name!r} names label {name!r}, not in [[labels]]")
+                    raise ValueError(
+                        f"task {task.name!r} has label {name!r}, which is not in [[labels]]"
+                    )
             alone = len(task.labels or self.labels) == 1 and self.family != "tagging"
             if self.scenario == "task" and alone:
                 raise ValueError(
-                    f"scenario 'task' leaves nothing to decide in task {task.name!r} of one label"
+                    f"scenario 'task': task {task.name!r} has one label only, so there is "
+                    "nothing to predict; use another scenario or add labels"
                 )
         used = {name for task in self.tasks for name in task.labels or declared}
         for label in self.labels:
             if label.name not in used:
-                raise ValueError(f"label {label.name!r} belongs to no task; add it to one")
+                raise ValueError(f"label {label.name!r} is in no task; add it to one")
 
     def _check_types(self) -> None:
         for label in self.labels:
             if label.name == "O" or label.name.startswith(("B-", "I-")):
                 raise ValueError(
-                    f"label {label.name!r}: tagging declares types such as PER; O, B- and I- are "
-                    f"added by themselves"
+                    f"label {label.name!r}: declare the entity type only, such as PER; O, B- "
+                    "and I- tags are added automatically"
                 )
             if len(label.name.split()) > 1:
-                raise ValueError(f"label {label.name!r}: a type of entity is one word")
+                raise ValueError(f"label {label.name!r}: an entity type must be one word")
         declared = {label.name for label in self.labels}
         for label in self.labels:
             for example in label.examples:
@@ -173,30 +178,29 @@ class Declaration(_Section):
                 if not marked <= declared or label.name not in marked:
                     raise ValueError(
                         f"label {label.name!r}, example {example!r}: mark every entity as "
-                        f"[words|TYPE] with declared types, {label.name} among them"
+                        "[words|TYPE] with declared types, including at least one "
+                        f"{label.name}"
                     )
 
     def missing(self) -> tuple[str, ...]:
         """What stands between this declaration and being used."""
         empty = [label.name for label in self.labels if not label.description.strip()]
-        wanting = [f"describe label {name!r} in words" for name in empty]
+        wanting = [f"add a description of label {name!r}" for name in empty]
         if self.family == "tagging":
             wanting += self._unmarked()
         if not self.confirmed:
-            wanting.append("read it and set confirmed = true")
+            wanting.append("check it and set confirmed = true")
         return tuple(wanting)
 
     def _unmarked(self) -> list[str]:
         """A word is understood from marked sentences alone, so every type needs some."""
         marked = {name for label in self.labels for text in label.examples for name in _types(text)}
         wanting = [
-            f"give label {label.name!r} examples in which it is marked [words|{label.name}]"
+            f"add examples of label {label.name!r}, marked as [words|{label.name}]"
             for label in self.labels
             if label.name not in marked
         ]
-        return (
-            wanting if wanting or "O" in marked else ["give examples with words outside brackets"]
-        )
+        return wanting if wanting or "O" in marked else ["add examples with words outside brackets"]
 
     def require_confirmed(self) -> None:
         """Refuse a draft: a declaration is used only when its holder stands by it."""
@@ -215,12 +219,13 @@ def load_declaration(path: Path) -> Declaration:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
-            f"no declaration {path}; `cslr data init FILE` drafts one, --declaration names another"
+            f"declaration {path} does not exist; draft one with `cslr data init FILE`, or "
+            "give another with --declaration"
         ) from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
     try:
         declaration = Declaration.model_validate(values)
     except ValidationError as error:
@@ -242,4 +247,4 @@ def _types(example: str) -> set[str]:
 def _unlike(where: str, names: Iterable[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"{where}: {', '.join(map(repr, twice))} stands there twice")
+        raise ValueError(f"{where}: {', '.join(map(repr, twice))} is duplicated")

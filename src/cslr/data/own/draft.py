@@ -20,19 +20,19 @@ from cslr.data.own.parse.cells import name_in, names_in
 from cslr.data.own.parse.problems import Unfit
 from cslr.data.own.reader.file_format import format_of, stem_of
 from cslr.data.own.reader.raw import Raw
-from cslr.data.own.reader.rows import raw_rows
+from cslr.data.own.reader.read_file import raw_rows
 from cslr.errors import DataError
 from cslr.protocol.targets import FamilyName
 
 __all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "look"]
 
 _COLUMNS = {
-    "text": "what is to be understood",
-    "label": "what is to be said about it",
-    "client": "who holds the row; a client is what privacy protects",
-    "task": "which task the row belongs to",
+    "text": "the text to classify or tag",
+    "label": "the label, labels or tags of the text",
+    "client": "the client that holds the row; privacy protects clients",
+    "task": "the task the row belongs to",
     "split": "train or test",
-    "person": "whose row it is, if a client holds rows of several people",
+    "person": "the person the row is about, if a client holds rows of several people",
 }
 _NEEDED = ("text", "label", "client")
 
@@ -69,7 +69,7 @@ def draft(path: Path) -> str:
         [*_top(path, seen), ""],
         [*_columns(seen), ""],
         [
-            "# What all releases on these rows may cost a client together, over all runs.",
+            "# Privacy budget per client for all releases on these rows, over all runs.",
             "[privacy]",
             "epsilon = 8.0  # confirm",
             "delta = 1e-5  # confirm",
@@ -82,23 +82,26 @@ def draft(path: Path) -> str:
 
 
 def _top(path: Path, seen: Seen) -> Iterator[str]:
-    yield f"# A draft for {_string(path.name)}. Everything in it is a guess, and all of it becomes"
-    yield "# public when it is used: names of labels and tasks below were seen in private rows."
-    yield "# Read every line, describe every label, then set confirmed = true."
+    yield f"# Draft for {_string(path.name)}. Everything in it is a guess, and all of it becomes"
+    yield "# public when it is used: the label and task names below come from private rows."
+    yield "# Check every line, describe every label, then set confirmed = true."
     yield "confirmed = false"
     yield ""
     yield f"name = {_string(_slug(stem_of(path)))}"
     yield f"family = {_string(seen.family)}  # confirm: classification, intents or tagging"
     yield f'scenario = "{_scenario(seen)}"  # confirm: class, domain or task'
-    yield "# N is public: put the number of clients that are registered, with rows or without."
-    yield f"clients = {max(len(seen.clients), 1)}  # confirm: this is how many have rows"
+    yield "# N is public: the number of registered clients, with or without rows."
+    yield f"clients = {max(len(seen.clients), 1)}  # confirm: this many have rows"
     if seen.delimiter != ",":
-        yield f"delimiter = {_string(seen.delimiter)}  # confirm: what parts the cells"
+        yield f"delimiter = {_string(seen.delimiter)}  # confirm: delimiter of cells"
     if seen.family != "classification":
-        yield f"separator = {_string(SEPARATOR)}  # confirm: between several labels in a cell"
+        yield f"separator = {_string(SEPARATOR)}  # confirm: separates several labels in a cell"
     if not _has_split(seen):
-        yield "# test_share = 0.2  # without a split column: this share of each client is test"
-    yield '# public = "sentences.txt"  # your own public sentences, one a line'
+        yield (
+            "# test_share = 0.2  # without a split column: share of each client's rows used as "
+            "test rows"
+        )
+    yield '# public = "sentences.txt"  # your own public sentences, one per line'
 
 
 def _columns(seen: Seen) -> Iterator[str]:
@@ -108,25 +111,28 @@ def _columns(seen: Seen) -> Iterator[str]:
     for role, meaning in _COLUMNS.items():
         column = _string(seen.roles.get(role, ""))
         if role == "split" and role in seen.roles and not _has_split(seen):
-            yield f"# split = {column}  # holds other names than train and test"
+            yield f"# split = {column}  # has values other than train and test"
         elif role in seen.roles:
             yield f"{role} = {column}  # confirm: {meaning}"
         elif role in _NEEDED:
-            yield f"{role} = {column}  # not found: name the column that says {meaning}"
+            yield f"{role} = {column}  # not found: name the column of {meaning}"
         else:
             yield f"# {role} = {column}  # not found: {meaning}"
 
 
 def _label_tables(seen: Seen) -> Iterator[str]:
     if MOST_NAMES in (len(seen.labels), len(seen.tasks)):
-        yield f"# {MOST_NAMES} names are listed and no more: are these the right columns?"
-    yield "# Seen in the rows. Remove what should not be a label, and add what may come later."
+        yield (
+            f"# Only the first {MOST_NAMES} names are listed; check that the right columns are "
+            "used."
+        )
+    yield "# Found in the rows. Remove what is not a label, and add labels that may occur later."
     if not seen.labels:
-        yield "# No label was found: declare each as [[labels]] with name and description."
+        yield "# No label was found: declare each as [[labels]] with a name and a description."
     for name in sorted(seen.labels):
         yield "[[labels]]"
         yield f"name = {_string(name)}  # confirm"
-        yield 'description = ""  # fill in: a sentence that says what is meant'
+        yield 'description = ""  # fill in: one sentence that describes the label'
         if seen.family == "tagging":
             yield '# Invent sentences like "Yesterday [words here|TYPE] waited .", all marked.'
             yield "examples = []  # fill in"
@@ -134,7 +140,7 @@ def _label_tables(seen: Seen) -> Iterator[str]:
 
 
 def _tasks(seen: Seen) -> Iterator[str]:
-    yield "# In the order in which they arrive: confirm it. Without labels a task is about all."
+    yield "# In the order of arrival: confirm it. A task without labels has all labels."
     for name, labels in (seen.tasks or {"all": {}}).items():
         yield "[[tasks]]"
         yield f"name = {_string(name)}  # confirm"
@@ -186,7 +192,9 @@ def look(path: Path) -> Seen:
     delimiter = csv_delimiter(path) if kind == "csv" else ","
     first = list(islice(_good(path, delimiter), _FIRST))
     if not first:
-        raise DataError(f"{path} holds no row that can be read; there is nothing to draft from")
+        raise DataError(
+            f"{path} contains no readable row, so no declaration can be drafted; check its format"
+        )
     columns = tuple(dict.fromkeys(name for row in first for name in row.cells))
     roles = {"text": "text", "label": "label"} if kind == "conll" else {}
     roles |= _roles([name for name in columns if name not in roles], set(_NAMES) - set(roles))

@@ -18,11 +18,11 @@ from typing import Final
 import numpy as np
 
 from cslr.data.own.declaration import Declaration
-from cslr.data.own.parse.answers import Known
+from cslr.data.own.parse.labels import Known
 from cslr.data.own.parse.problems import Kind, Problem, quoted, told
 from cslr.data.own.parse.row import OwnRow, parse_row
 from cslr.data.own.reader.file_format import counted
-from cslr.data.own.reader.rows import raw_rows
+from cslr.data.own.reader.read_file import raw_rows
 from cslr.data.stream import Rows, Stream
 from cslr.errors import DataError
 from cslr.text.spacing import spaced
@@ -32,7 +32,7 @@ __all__ = ["MOST", "Gathered", "OwnData", "client_address", "gather", "load_own"
 _CLIENT_PREFIX: Final = b"cslr/own/client/1"
 
 MOST: Final = 20
-"""Problems that are told one by one."""
+"""Maximum number of problems listed one by one."""
 _TEST_PREFIX: Final = b"cslr/own/test/1"
 
 
@@ -65,12 +65,12 @@ def load_own(
     if len(names) > declaration.clients:
         raise DataError(
             f"{data} has rows of {len(names)} clients, but clients = {declaration.clients} is "
-            f"declared; correct clients, the number of all that are registered, and begin anew: "
-            f"nothing was spent"
+            "declared; set clients to the number of registered clients and run again; "
+            "nothing was spent"
         )
     train = [row for row in gathered.rows if not row.test]
     if not train:
-        raise DataError(f"{data} holds no train row that is as declared; see `cslr data check`")
+        raise DataError(f"{data} contains no valid train row; run `cslr data check`")
     known = Known.of(declaration)
     stream = Stream(
         name=declaration.name,
@@ -117,8 +117,9 @@ def _shared(data: Path, gathered: Gathered) -> str:
     listed = [each for each in gathered.problems if each.kind == "person in two clients"]
     return "\n".join(
         [
-            f"{data}: {gathered.shared} rows are about a person whom another client holds, too. "
-            f"They cannot be left out: one client's rows would decide about another's. Mend them",
+            f"{data}: {gathered.shared} rows are about a person that also occurs in another "
+            "client. They cannot be skipped, because then one client's rows would decide "
+            "about another client's. Correct them",
             *(f"  {told(data, problem)}" for problem in listed),
         ]
     )
@@ -129,9 +130,8 @@ def _refusal(data: Path, gathered: Gathered) -> str:
     rows = f"{count} rows or more" if count == MOST else f"{count} row{'s'[: count - 1]}"
     listed = "\n".join(f"  {told(data, problem)}" for problem in gathered.problems)
     return (
-        f"{data}: {rows} not as declared; mend the file, or leave such rows out with "
-        f"--skip-bad-rows\n"
-        f"{listed}"
+        f"{data}: {rows} not as declared; correct the file, or leave such rows out with "
+        f"--skip-bad-rows\n{listed}"
     )
 
 
@@ -158,7 +158,7 @@ class Gathered:
 
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
-    """Read ``data`` once. ``stop_early``: no further than the problems that are told."""
+    """Read ``data`` once. ``stop_early``: stop after the problems that are listed."""
     known = Known.of(declaration)
     rows: list[OwnRow] = []
     problems: list[Problem] = []
@@ -198,8 +198,9 @@ def _conflict(row: OwnRow, seen: dict[str, OwnRow], unit: str) -> Problem | None
         return Problem(
             row.line,
             "person in two clients",
-            f"person {quoted(row.person)} is with client {quoted(row.client)} here and with "
-            f"{quoted(first.client)} in {unit} {first.line}; a person belongs to one client",
+            f"person {quoted(row.person)} is in client {quoted(row.client)} here and in "
+            f"{quoted(first.client)} in {unit} {first.line}; a person must belong to one "
+            "client",
         )
     if row.test != first.test:
         names = {True: "test", False: "train"}
@@ -207,7 +208,8 @@ def _conflict(row: OwnRow, seen: dict[str, OwnRow], unit: str) -> Problem | None
             row.line,
             "person in train and test",
             f"person {quoted(row.person)} is in {names[row.test]} here and in "
-            f"{names[first.test]} in {unit} {first.line}; keep a person on one side",
+            f"{names[first.test]} in {unit} {first.line}; a person must be in train or in "
+            "test only",
         )
     return None
 

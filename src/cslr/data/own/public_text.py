@@ -48,8 +48,8 @@ def read_public(path: Path) -> tuple[str, ...]:
             sentences[text] = None
     if len(sentences) < FEWEST:
         raise DataError(
-            f"{path} holds {len(sentences)} distinct sentences; a public corpus needs {FEWEST} at "
-            f"least, one a line, and is better with thousands"
+            f"{path} contains {len(sentences)} distinct sentences; a public corpus needs at "
+            f"least {FEWEST}, one per line, and preferably thousands"
         )
     return tuple(sentences)
 
@@ -68,10 +68,13 @@ def few_public(source: Path, count: int, directions: int, family: str) -> str | 
         return None
     what = "words" if family == "tagging" else "distinct sentences"
     known = min(directions, known_directions(count))
-    lost = "" if known == directions else ", and what clients say in the others is not heard"
+    lost = (
+        "" if known == directions else "; what clients contribute in the other directions is lost"
+    )
     return (
-        f"warning: {source} holds {count} {what}. They allow {known} of {directions} directions to "
-        f"be released{lost}; {count / known:.1f} {what} a direction are few. Give {enough} or more"
+        f"warning: {source} contains {count} {what}, which allow {known} of {directions} "
+        f"directions to be released{lost}; {count / known:.1f} {what} per direction are few. "
+        f"Use {enough} or more"
     )
 
 

@@ -9,10 +9,10 @@ from cslr.data.stream import SCENARIOS, Label, Rows, Stream, Task
 from cslr.data.streams.ag_news import load_ag_news, load_ag_news_small
 from cslr.data.streams.ag_news_pairs import load_ag_news_pairs, load_ag_news_pairs_small
 from cslr.data.streams.amazon import load_amazon
-from cslr.data.streams.embedded import load_clinic, load_desk, load_ward
 from cslr.data.streams.multiwoz import load_multiwoz
 from cslr.data.streams.ner import load_ner
 from cslr.data.streams.ontonotes import load_ontonotes
+from cslr.data.streams.shipped import load_clinic, load_desk, load_ward
 from cslr.errors import ConfigError
 
 __all__ = ["SCENARIOS", "STREAMS", "Label", "Rows", "Stream", "Task", "load_stream"]
@@ -42,5 +42,5 @@ def load_stream(
     labels are may follow from the scenario; None is the stream's headline one.
     """
     if name not in STREAMS:
-        raise ConfigError(f"no stream {name!r}; known streams: {', '.join(STREAMS)}")
+        raise ConfigError(f"unknown stream {name!r}; known streams: {', '.join(STREAMS)}")
     return STREAMS[name](data, rows, scenario)

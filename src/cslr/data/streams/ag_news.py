@@ -28,7 +28,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from cslr.data.stream import Label, Stream, Task, labels_from_toml
-from cslr.data.streams.files import (
+from cslr.data.streams.data_directory import (
     Row,
     Sizes,
     as_rows,
@@ -91,8 +91,8 @@ def _chosen(
         own = [row for row in mixed if row.label == number]
         if len(own) < stop:
             raise DataError(
-                f"{path} has {len(own)} rows of {label.name}, this choice of rows needs {stop}; "
-                f"get the whole file, or use --rows all"
+                f"{path} has {len(own)} rows of {label.name}, but this choice of rows needs "
+                f"{stop}; use the complete file, or --rows all"
             )
         chosen += own[start:stop]
     return chosen
@@ -113,12 +113,13 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row:
         agrees = type(label) is int and fields["label_name"] == labels[label].name and label >= 0
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(
-            f"{path}, line {number}: not a row with label 0..{len(labels) - 1}, label_name, title "
-            f"and description ({type(error).__name__}: {error}); get the file again"
+            f"{path}, line {number}: not a row with label 0..{len(labels) - 1}, label_name, "
+            f"title and description ({type(error).__name__}: {error}); download the file again"
         ) from error
     if not agrees:
         raise DataError(
-            f"{path}, line {number}: label {label!r} is called {fields['label_name']!r}; expected "
+            f"{path}, line {number}: label {label!r} has the name {fields['label_name']!r}; "
+            "expected "
             f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
         )
     return Row(text, label, task=label)

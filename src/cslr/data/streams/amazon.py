@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from cslr.data.stream import Label, Stream, Task
-from cslr.data.streams.files import (
+from cslr.data.streams.data_directory import (
     Row,
     Sizes,
     as_rows,
@@ -101,8 +101,9 @@ def _chosen(
         fewest = min(range(len(labels)), key=lambda number: len(own[number]))
         if len(own[fewest]) <= start:
             raise DataError(
-                f"{path} has {len(own[fewest])} rows of {domain}, {labels[fewest].name}, this "
-                f"choice of rows needs more than {start}; get the whole file, or use --rows all"
+                f"{path} has {len(own[fewest])} rows of {domain}, {labels[fewest].name}, but "
+                f"this choice of rows needs more than {start}; use the complete file, or "
+                "--rows all"
             )
         for of_label in own:
             chosen += of_label[start : min(stop, len(own[fewest]))]
@@ -126,14 +127,14 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row |
         text.encode()  # half a surrogate pair is damage too
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path}, line {number}: not a row with text, label 0..{len(labels) - 1} and domain "
-            f"({type(error).__name__}: {error}); get the file again"
+            f"{path}, line {number}: not a row with text, label 0..{len(labels) - 1} and "
+            f"domain ({type(error).__name__}: {error}); download the file again"
         ) from error
     if domain not in DOMAINS:
         return None
     if type(label) is not int or not 0 <= label < len(labels):
         raise DataError(
-            f"{path}, line {number}: no label {label!r}; expected "
+            f"{path}, line {number}: unknown label {label!r}; expected "
             f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
         )
     if not text.strip():

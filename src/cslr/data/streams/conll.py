@@ -4,8 +4,8 @@ In two columns a word has its BIO tag beside it: O, B-TYPE where a name begins, 
 In CoNLL-2012 there are eleven columns or more; the first is the id of the document, the fourth the
 word, and the eleventh marks names by brackets: (TYPE* ... *) or, of one word, (TYPE).
 
-A damaged sentence is told once, by its first bad line, and does not hide the sentences after it;
-what becomes of it the caller decides.
+A damaged sentence is reported once, by its first bad line, and the sentences after it are still
+read; the caller decides what to do with it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cslr.data.streams.files import text_lines
+from cslr.data.streams.data_directory import text_lines
 from cslr.errors import DataError
 
 __all__ = [
-    "Problem",
+    "BadLine",
     "TaggedSentence",
     "conll2012_sentences",
     "conll_sentences",
@@ -49,7 +49,7 @@ class TaggedSentence:
 
 
 @dataclass(frozen=True)
-class Problem:
+class BadLine:
     """What is wrong in which line; its sentence is left out."""
 
     line: int
@@ -66,7 +66,7 @@ def read_conll2012(path: Path, wanted: Callable[[str], bool]) -> Iterator[Tagged
     return _sound(conll2012_sentences(enumerate(text_lines(path), start=1), wanted), path)
 
 
-def conll_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[TaggedSentence | Problem]:
+def conll_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[TaggedSentence | BadLine]:
     """A sentence, or what is wrong with it, for each block of numbered lines without a blank one.
 
     Columns are parted by a tab, or by other white space where a line has no tab. A line that
@@ -77,7 +77,7 @@ def conll_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[TaggedSentence
 
 def conll2012_sentences(
     lines: Iterable[tuple[int, str]], wanted: Callable[[str], bool]
-) -> Iterator[TaggedSentence | Problem]:
+) -> Iterator[TaggedSentence | BadLine]:
     """A sentence, or what is wrong with it, for each block of the documents that are ``wanted``.
 
     Lines that begin with # begin or end a document and end a sentence like a blank one.
@@ -99,14 +99,14 @@ def tag_numbers(tags: Sequence[str], types: Sequence[str]) -> tuple[int, ...]:
     for tag in tags:
         if tag not in numbers:
             raise ValueError(
-                f"tag {tag} is of no declared type; expected O, or B- and I- of "
+                f"tag {tag} has no declared type; expected O, or B- or I- with one of "
                 f"{', '.join(types[1:])}"
             )
     return tuple(numbers[tag] for tag in tags)
 
 
 def numbered(sentence: TaggedSentence, types: Sequence[str], path: Path) -> tuple[int, ...]:
-    """The tag numbers of a sentence of ``path``; an undeclared type is told with its line."""
+    """The tag numbers of a sentence of ``path``; an error names the line of an undeclared type."""
     found: list[int] = []
     for line, tag in enumerate(sentence.tags, start=sentence.line):
         try:
@@ -116,9 +116,9 @@ def numbered(sentence: TaggedSentence, types: Sequence[str], path: Path) -> tupl
     return tuple(found)
 
 
-def _sound(found: Iterable[TaggedSentence | Problem], path: Path) -> Iterator[TaggedSentence]:
+def _sound(found: Iterable[TaggedSentence | BadLine], path: Path) -> Iterator[TaggedSentence]:
     for one in found:
-        if isinstance(one, Problem):
+        if isinstance(one, BadLine):
             raise DataError(f"{path}, line {one.line}: {one.message}")
         yield one
 
@@ -136,19 +136,19 @@ def _blocks(lines: Iterable[tuple[int, str]], between: str) -> Iterator[list[tup
         yield block
 
 
-def _sentence(block: list[tuple[int, str]]) -> TaggedSentence | Problem:
+def _sentence(block: list[tuple[int, str]]) -> TaggedSentence | BadLine:
     words: list[str] = []
     tags: list[str] = []
     for number, line in block:
         columns = _columns(line)
         if len(columns) != 2:
-            return Problem(
-                number, f"{len(columns)} columns; a line has a word, a tab and a tag, or is blank"
+            return BadLine(
+                number, f"{len(columns)} columns; a line must be a word, a tab and a tag, or blank"
             )
         word, tag = columns
         wrong = _wrong_word(word) or _wrong_tag(tag, tags[-1] if tags else "O")
         if wrong:
-            return Problem(number, wrong)
+            return BadLine(number, wrong)
         words.append(word)
         tags.append(tag)
     return TaggedSentence(block[0][0], tuple(words), tuple(tags))
@@ -163,7 +163,7 @@ def _wrong_word(word: str) -> str | None:
     if not word:
         return "the word is empty; write one, or leave the line blank"
     if any(letter.isspace() for letter in word):
-        return f"the word {word!r} has a space in it; make it two lines"
+        return f"the word {word!r} contains a space; write two lines"
     return None
 
 
@@ -175,35 +175,41 @@ def _wrong_tag(tag: str, before: str) -> str | None:
     if kind not in ("B", "I") or not name:
         return f"tag {tag!r} is not O, B-TYPE or I-TYPE"
     if kind == "I" and before not in (f"B-{name}", f"I-{name}"):
-        return f"tag {tag} after {before} is inside nothing; a name begins with B-{name}"
+        return (
+            f"tag {tag} after {before} does not continue an entity; begin the entity with B-{name}"
+        )
     return None
 
 
-def _sentence2012(block: list[tuple[int, str]], document: str) -> TaggedSentence | Problem:
+def _sentence2012(block: list[tuple[int, str]], document: str) -> TaggedSentence | BadLine:
     words: list[str] = []
     tags: list[str] = []
     inside = ""  # the type whose bracket is open
     for number, line in block:
         columns = line.split()
         if len(columns) < 11:
-            return Problem(number, f"{len(columns)} columns; CoNLL-2012 has eleven or more")
+            return BadLine(number, f"{len(columns)} columns; CoNLL-2012 has at least eleven")
         if columns[0] != document:
-            return Problem(number, f"document {columns[0]} in a sentence of {document}")
+            return BadLine(number, f"document {columns[0]} in a sentence of {document}")
         word, mark = columns[3], columns[10]
         if word == "[WORD]":
-            return Problem(number, "the words are missing; fill them in by the LDC's scripts first")
+            return BadLine(
+                number, "the words are missing; insert them with the LDC's scripts first"
+            )
         brackets = _BRACKETS.fullmatch(mark)
         if brackets is None or (brackets["open"] if inside else mark == "*)"):
-            return Problem(number, _wrong_brackets(mark, inside))
+            return BadLine(number, _wrong_brackets(mark, inside))
         kind = brackets["open"] or inside
         words.append(word)
         tags.append(f"{'B' if brackets['open'] else 'I'}-{kind}" if kind else "O")
         inside = "" if mark.endswith(")") else kind
     if inside:
-        return Problem(block[-1][0], f"the sentence ends within ({inside}*; close it by *)")
+        return BadLine(block[-1][0], f"the sentence ends within ({inside}*; close it with *)")
     return TaggedSentence(block[0][0], tuple(words), tuple(tags), document)
 
 
 def _wrong_brackets(mark: str, inside: str) -> str:
     within = f" within ({inside}*" if inside else ""
-    return f"the brackets {mark!r}{within}; expected (TYPE*, *, *) or (TYPE), none in another"
+    return (
+        f"the brackets {mark!r}{within} are invalid; expected (TYPE*, *, *) or (TYPE), not nested"
+    )

@@ -27,7 +27,7 @@ def tagged_example(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     while place < len(text):
         piece = _PIECE.match(text, place)
         if piece is None:
-            raise _wrong(text, f"cannot be read at {text[place : place + 20]!r}")
+            raise _wrong(text, f"cannot be parsed at {text[place : place + 20]!r}")
         if piece["word"]:
             words.append(piece["word"])
             tags.append("O")
@@ -40,15 +40,15 @@ def tagged_example(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         place = piece.end()
         if place < len(text):
             if not re.match(r" \S", text[place:]):
-                raise _wrong(text, f"one space must follow {piece[0]!r}")
+                raise _wrong(text, f"{piece[0]!r} must be followed by one space")
             place += 1
     if not words:
-        raise _wrong(text, "it has no words")
+        raise _wrong(text, "it is empty")
     return tuple(words), tuple(tags)
 
 
 def _wrong(text: str, what: str) -> DataError:
     return DataError(
-        f"the example {text!r}: {what}; write words with one space between them and names as "
-        f"[words|TYPE]"
+        f"the example {text!r}: {what}; separate words by one space and write entities as "
+        "[words|TYPE]"
     )

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cslr.data.stream import Stream, Task
-from cslr.data.streams.files import (
+from cslr.data.streams.data_directory import (
     Row,
     Sizes,
     as_rows,
@@ -99,8 +99,8 @@ def multiwoz_rows(folder: Path, rows: str, sizes: Sizes) -> tuple[list[Row], lis
     test = _dialogues(turns + _read(folder / "test.jsonl.gz", ("test",)), "test")
     if torn := train.keys() & test.keys():
         raise DataError(
-            f"{folder}: dialogue {min(torn)} has turns in the folds train and test; "
-            f"get the files again"
+            f"{folder}: dialogue {min(torn)} has turns in both folds, train and test; "
+            "download the files again"
         )
     if rows == "subset":
         train = _first(train, sizes.train, folder, leave_some=True)
@@ -140,8 +140,8 @@ def _first(
         own = [name for name, rows in dialogues.items() if any(row.task == task for row in rows)]
         if not own:
             raise DataError(
-                f"{folder} has too few dialogues with {service} for this choice of rows; "
-                f"get the whole files, or use --rows all"
+                f"{folder} has too few dialogues with {service} for this choice of rows; use "
+                "the complete files, or --rows all"
             )
         chosen.update(own[: leaving_some(count, len(own)) if leave_some else count])
     return {name: rows for name, rows in dialogues.items() if name in chosen}
@@ -168,18 +168,18 @@ def _turn(line: str, folds: tuple[str, ...], where: str) -> _Turn | None:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{where}: not a turn with text, intent, intents, dialogue_id, turn and fold "
-            f"({type(error).__name__}: {error}); get the file again"
+            f"({type(error).__name__}: {error}); download the file again"
         ) from error
     if fold not in folds:
         raise DataError(
-            f"{where}: fold {fold!r}, expected {' or '.join(folds)} in this file; get it again"
+            f"{where}: fold {fold!r}, expected {' or '.join(folds)} in this file; download it again"
         )
     if intent == "NONE" or intent.startswith("general-"):
         return None
     if intent not in _INTENTS:
-        raise DataError(f"{where}: no intent {intent!r}; expected {', '.join(_INTENTS)}")
+        raise DataError(f"{where}: unknown intent {intent!r}; expected {', '.join(_INTENTS)}")
     if not text.strip() or not dialogue:
-        raise DataError(f"{where}: the text or the dialogue_id is empty; get the file again")
+        raise DataError(f"{where}: the text or the dialogue_id is empty; download the file again")
     label = _INTENTS[intent]
     others = dict.fromkeys(_INTENTS[other] for other in intents if other in _INTENTS)
     others.pop(label, None)

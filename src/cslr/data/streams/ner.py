@@ -28,7 +28,7 @@ from pathlib import Path
 
 from cslr.data.stream import Label, Stream, Task
 from cslr.data.streams.conll import TaggedSentence, numbered, read_conll
-from cslr.data.streams.files import (
+from cslr.data.streams.data_directory import (
     Row,
     Sizes,
     as_rows,
@@ -101,8 +101,8 @@ def _domain(
     cut = leaving_some(sizes.held_out_train, len(rest))
     if not rest[cut:]:
         raise DataError(
-            f"{train_path} has {len(train)} distinct sentences, too few to hold some out; "
-            f"get the whole file, or use --rows all"
+            f"{train_path} has {len(train)} distinct sentences, too few for a held-out part; "
+            "use the complete file, or --rows all"
         )
     return rest[:cut], rest[cut:][: sizes.held_out_test]
 
@@ -121,7 +121,7 @@ def _read(path: Path, task: int, labels: tuple[Label, ...]) -> list[Row]:
     types = [label.name for label in labels]
     rows = [_row(sentence, types, path, task) for sentence in read_conll(path)]
     if not rows:
-        raise DataError(f"{path} holds no sentence; get the file again")
+        raise DataError(f"{path} contains no sentence; download the file again")
     return rows
 
 

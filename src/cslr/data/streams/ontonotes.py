@@ -34,7 +34,7 @@ from pathlib import Path
 
 from cslr.data.stream import Rows, Stream, Task
 from cslr.data.streams.conll import numbered, read_conll2012
-from cslr.data.streams.files import (
+from cslr.data.streams.data_directory import (
     Row,
     Sizes,
     as_rows,
@@ -104,15 +104,17 @@ def _parts(
     else:
         test = _read(directory, types, "test")
         if torn := train.keys() & test.keys():
-            raise DataError(f"{directory}: document {min(torn)} is in train and in test; leave one")
+            raise DataError(
+                f"{directory}: document {min(torn)} is in both train and test; remove one"
+            )
         whole = train | test
         if rows == "subset":
             train, test = _first(train, sizes.train, leave_some=True), _first(test, sizes.test)
     for genre in _genres(whole):
         if genre not in _genres(train) or genre not in _genres(test):
             raise DataError(
-                f"{directory} has too few documents of {genre} for these rows to train and to "
-                f"test on; give more of them, or leave {genre} out"
+                f"{directory} has too few documents of genre {genre} for a train and a test "
+                f"part; add documents, or remove {genre}"
             )
     return train, test
 
@@ -166,12 +168,15 @@ def _read(directory: Path, types: list[str], part: str) -> Documents:
         if declared in (part, None):
             found = _file(path, types, part if declared is None else None)
             if twice := documents.keys() & found.keys():
-                raise DataError(f"{path}: document {min(twice)} is in another file too; leave one")
+                raise DataError(
+                    f"{path}: document {min(twice)} is also in another file; remove one"
+                )
             documents |= found
     if not documents:
         raise DataError(
-            f"{directory} has no document of {', '.join(GENRES)} to {part} on in its {len(paths)} "
-            f"files {_FILES}; give --data DIR with the files that the LDC's scripts made"
+            f"{directory} has no {part} document of the genres {', '.join(GENRES)} in its "
+            f"{len(paths)} files {_FILES}; give --data DIR with the files made by the LDC's "
+            "scripts"
         )
     return dict(sorted(documents.items(), key=lambda item: hash_of(_PREFIX, item[0])))
 
@@ -192,8 +197,8 @@ def _file(path: Path, types: list[str], hashed: str | None) -> Documents:
         genre = _genre(document)
         if genre not in (*GENRES, _WITHOUT_NAMES):
             raise DataError(
-                f"{path}: document {document!r} is of no genre {', '.join(GENRES)} or "
-                f"{_WITHOUT_NAMES}; its id must begin with one"
+                f"{path}: document {document!r} has no genre; its id must begin with one of "
+                f"{', '.join(GENRES)} or {_WITHOUT_NAMES}"
             )
         return genre in GENRES and hashed in (None, _hashed_part(document))
 

@@ -129,8 +129,8 @@ class Message:
             Ed25519PublicKey.from_public_bytes(public).verify(self.signature, self.signed)
         except (InvalidSignature, ValueError):
             raise BadSignature(
-                f"the signature is not that of {self.header.client!r}; sign again, or register "
-                "the key that signs"
+                f"the signature does not verify with the key of {self.header.client!r}; sign "
+                "again, or register the signing key"
             ) from None
 
 
@@ -155,16 +155,16 @@ def encode(header: Header, rows: IntArray, key: Ed25519PrivateKey) -> bytes:
 def announced(prefix: bytes, limits: Limits) -> tuple[int, int]:
     """The lengths of header and body that a prefix announces, if they are to be read at all."""
     if len(prefix) < PREFIX_BYTES:
-        raise TruncatedMessage(f"{len(prefix)} bytes are less than a prefix of {PREFIX_BYTES}")
+        raise TruncatedMessage(f"{len(prefix)} bytes are shorter than the prefix of {PREFIX_BYTES}")
     magic, version, head, body = _PREFIX.unpack_from(prefix)
     if magic != MAGIC:
-        raise MalformedMessage("this is no message: it does not begin with CSLR")
+        raise MalformedMessage("not a CSLR message: it does not begin with the bytes CSLR")
     if version != VERSION:
-        raise UnsupportedVersion(f"format {version} is not read here, only {VERSION}")
+        raise UnsupportedVersion(f"message format {version} is not supported, only {VERSION}")
     if head > limits.header:
-        raise MessageTooLarge(f"a header of {head} bytes; at most {limits.header} are read")
+        raise MessageTooLarge(f"the header has {head} bytes; at most {limits.header} are allowed")
     if body > limits.body:
-        raise MessageTooLarge(f"a body of {body} bytes; at most {limits.body} are read")
+        raise MessageTooLarge(f"the body has {body} bytes; at most {limits.body} are allowed")
     return head, body
 
 
@@ -173,13 +173,17 @@ def decode(data: bytes, limits: Limits) -> Message:
     head, body = announced(data, limits)
     length = PREFIX_BYTES + head + body + SIGNATURE_BYTES
     if len(data) < length:
-        raise TruncatedMessage(f"{len(data)} of {length} bytes; send the whole message again")
+        raise TruncatedMessage(
+            f"only {len(data)} of {length} bytes arrived; send the whole message again"
+        )
     if len(data) > length:
-        raise TrailingBytes(f"{len(data) - length} bytes follow after the message")
+        raise TrailingBytes(f"{len(data) - length} extra bytes follow the message")
     start = PREFIX_BYTES + head
     header = _header(data[PREFIX_BYTES:start])
     if 8 * header.shape[0] * header.shape[1] != body:
-        raise WrongShape(f"{body} bytes are not 64-bit integers of shape {header.shape}")
+        raise WrongShape(
+            f"a body of {body} bytes does not contain 64-bit integers of shape {header.shape}"
+        )
     rows = np.frombuffer(data, dtype=DTYPE, count=body // 8, offset=start)
     rows = rows.astype(np.int64, copy=False).reshape(header.shape)
     whole = memoryview(data)
@@ -248,32 +252,34 @@ def _header(data: bytes) -> Header:
     fields = _unpacked(data)
     unknown, missing = fields.keys() - _VALID.keys(), _VALID.keys() - fields.keys()
     if unknown:
-        raise UnknownField(f"a header has no field {str(unknown.pop())[:80]!r}")
+        raise UnknownField(f"unknown header field {str(unknown.pop())[:80]!r}")
     if missing:
         raise MissingField(f"the header lacks {', '.join(sorted(missing))}")
     for name, valid in _VALID.items():
         if not valid(fields[name]):
             _refuse(name, fields[name])
     if fields["version"] != VERSION:
-        raise UnsupportedVersion(f"header of format {fields['version']}, prefix of {VERSION}")
+        raise UnsupportedVersion(
+            f"the header has format {fields['version']}, but the prefix {VERSION}"
+        )
     if fields["dtype"] != DTYPE:
         raise WrongDtype(f"numbers must be {DTYPE!r}, not {fields['dtype']!r}")
     if fields["kind"] not in KINDS:
-        raise WrongKind(f"nobody asks for {fields['kind']!r}; only for {', '.join(KINDS)}")
+        raise WrongKind(f"unknown message kind {fields['kind']!r}; known kinds: {', '.join(KINDS)}")
     rows, width = fields["shape"]
     asked = Question(*(fields[name] for name in _ASKED))
     header = Header(asked, fields["client"], fields["signer"], fields["nonce"], (rows, width))
     if _packed(_fields_of(header)) != data:
-        raise MalformedHeader("the header is not in its one canonical spelling")
+        raise MalformedHeader("the header is not in canonical encoding")
     return header
 
 
 def _refuse(name: str, value: object) -> NoReturn:
     said = repr(value[:80] if isinstance(value, str | bytes) else value)[:200]
     if name == "client":
-        raise BadClientId(f"a client's id is 1 to 64 of A-Z a-z 0-9 _ -, not {said}")
+        raise BadClientId(f"a client id must be 1 to 64 characters of A-Z a-z 0-9 _ -, not {said}")
     if name == "shape":
-        raise WrongShape(f"a shape is two counts, not {said}")
+        raise WrongShape(f"shape must be two counts, not {said}")
     raise BadField(f"{name} cannot be {said}")
 
 

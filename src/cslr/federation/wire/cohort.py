@@ -45,7 +45,7 @@ class InboxCohort:
     def __post_init__(self) -> None:
         unknown = set(self.clients.population.addresses.tolist()) - self.members.keys()
         if unknown:
-            raise ValueError(f"members: {len(unknown)} registered clients have no identity")
+            raise ValueError(f"members: {len(unknown)} registered clients have no signing identity")
 
     def total(self, ask: Ask[Any]) -> Summed:
         """The sum of what the inbox accepts."""

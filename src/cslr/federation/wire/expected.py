@@ -44,7 +44,7 @@ class Expected:
 
     def __post_init__(self) -> None:
         if self.question.terms != terms_of(self.grid, self.space, self.sigma):
-            raise ValueError("question: its terms are not those of grid, space and sigma")
+            raise ValueError("question: its terms do not match grid, space and sigma")
 
     @property
     def limits(self) -> Limits:
@@ -63,24 +63,26 @@ def check_header(header: Header, question: Question, width: int) -> None:
     """Refuse what answers another question, or has another shape than was asked for."""
     said = header.question
     if said.federation != question.federation:
-        raise WrongFederation(f"this is {question.federation!r}, not {said.federation!r}")
+        raise WrongFederation(
+            f"the message is for federation {said.federation!r}; this is {question.federation!r}"
+        )
     if said.run != question.run:
-        raise WrongRun(f"this is run {question.run!r}, not {said.run!r}")
+        raise WrongRun(f"the message is for run {said.run!r}; this is {question.run!r}")
     if said.round < question.round:
         raise OldRound(f"round {said.round} is over; this is round {question.round}")
     if said.round > question.round:
         raise FutureRound(f"round {said.round} has not begun; this is round {question.round}")
     if said.kind != question.kind:
-        raise WrongKind(f"a {question.kind} was asked for, not a {said.kind}")
+        raise WrongKind(f"expected a message of kind {question.kind}, got {said.kind}")
     if said.label != question.label:
-        raise WrongLabel(f"{question.label!r} was asked for, not {said.label!r}")
+        raise WrongLabel(f"expected release {question.label!r}, got {said.label!r}")
     if said.terms != question.terms:
         raise WrongTerms(
-            "it was made under another bound, grid, noise or public space than was asked for; "
-            "answer this round's own request"
+            "it was made with another clip, grid, noise or public space than this round "
+            "requests; answer the request of this round"
         )
     if header.shape != (1, width):
-        raise WrongShape(f"one row of {width} numbers was asked for, not {header.shape}")
+        raise WrongShape(f"expected shape (1, {width}), got {header.shape}")
 
 
 def admitted(rows: IntArray, grid: Grid) -> Bounded:
@@ -94,4 +96,4 @@ def admitted(rows: IntArray, grid: Grid) -> Bounded:
 def check_list(rows: IntArray, farthest: int) -> None:
     """Refuse a list that no noise explains. Compared, not squared: integers wrap around."""
     if ((rows > farthest) | (rows < -farthest)).any():
-        raise OverlongVector(f"a coordinate of the list lies beyond {farthest} steps of the grid")
+        raise OverlongVector(f"a coordinate of the list exceeds {farthest} grid steps")

@@ -45,7 +45,7 @@ class Inbox:
         directory: where accepted messages are made safe; None: in memory alone.
         """
         if expected.question.kind == "join":
-            raise ValueError("expected: a join goes to a Register")
+            raise ValueError("expected: a join message must go to a Register")
         self.expected = expected
         self._clients = dict(clients)
         self._lists: dict[str, IntArray] = {}
@@ -80,7 +80,7 @@ class Inbox:
     def close(self) -> Summed:
         """The sum over everybody who answered; the same again after a restart."""
         if self.expected.question.kind == "list":
-            raise ValueError("lists are named, not summed: take close_lists()")
+            raise ValueError("lists are not summed; call close_lists()")
         self._spool.close()
         nobody = np.zeros((1, self.expected.width), dtype=np.int64)
         return plain_sum([admitted(nobody, self.expected.grid), *self._bounded.values()])
@@ -88,7 +88,7 @@ class Inbox:
     def close_lists(self) -> dict[str, IntArray]:
         """(D,) each client's list in grid steps, noise and all, in alphabetical order."""
         if self.expected.question.kind != "list":
-            raise ValueError("only lists are seen one by one: take close()")
+            raise ValueError("only lists are returned one by one; call close()")
         self._spool.close()
         return {client: self._lists[client] for client in sorted(self._lists)}
 
@@ -110,7 +110,9 @@ class Inbox:
             raise UnknownClient(f"{client!r} is not registered; send a join first")
         key = self._clients[client]
         if message.header.signer != fingerprint(key):
-            raise StolenIdentity(f"{client!r} is registered with another key than signed this")
+            raise StolenIdentity(
+                f"{client!r} is registered with another key than the one that signed this message"
+            )
         message.verify(key)
 
     def _keep(self, message: Message) -> None:
@@ -141,7 +143,7 @@ class Register:
 
     @property
     def closed(self) -> bool:
-        """Whether the rounds began: nobody joins any more."""
+        """Whether the rounds have started: no client can join any more."""
         return self._spool.closed
 
     def accept(self, data: bytes) -> Receipt:
@@ -149,9 +151,11 @@ class Register:
         message = self._checked(data)
         client, key = message.header.client, key_of(message)
         if self._keys.get(client, key) != key:
-            raise StolenIdentity(f"{client!r} is registered with another key than signed this")
+            raise StolenIdentity(
+                f"{client!r} is registered with another key than the one that signed this message"
+            )
         if any(key == known and other != client for other, known in self._keys.items()):
-            raise StolenIdentity(f"the key of {client!r} is that of another client already")
+            raise StolenIdentity(f"the key of {client!r} is already registered for another client")
         if is_known(message, data, self._spool):
             return "repeated"
         self._spool.add(client, data)
@@ -159,7 +163,7 @@ class Register:
         return "accepted"
 
     def close(self) -> Mapping[str, bytes]:
-        """Nobody joins from now on: the clients of all rounds."""
+        """Close registration; the clients of all rounds."""
         self._spool.close()
         return self.keys
 
@@ -167,12 +171,14 @@ class Register:
         message = decode(data, Limits(body=8 * KEY_WIDTH))
         client = message.header.client
         if client not in self._roster:
-            raise UnknownClient(f"{client!r} is not on the roster of this federation")
+            raise UnknownClient(
+                f"{client!r} is not on the roster of this federation; add the id before it joins"
+            )
         # The shape first: only a whole key can be asked whether it signed.
         check_header(message.header, self._question, KEY_WIDTH)
         key = key_of(message)
         if message.header.signer != fingerprint(key):
-            raise StolenIdentity(f"{client!r} sends another key than it says it signed with")
+            raise StolenIdentity(f"{client!r} sent a key that differs from its signer field")
         message.verify(key)
         return message
 

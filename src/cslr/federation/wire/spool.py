@@ -61,12 +61,12 @@ class Spool:
             elif path.suffix == ".msg":
                 self.messages[_client_of(path)] = path.read_bytes()
             elif path.name != _CLOSED:
-                raise SpoolCorrupted(f"{path} does not belong into a spool; move it away")
+                raise SpoolCorrupted(f"{path} is not a file of a spool directory; move it away")
         closed = directory / _CLOSED
         self.closed = closed.exists()
         if self.closed and closed.read_bytes() != self._digest():
             raise SpoolCorrupted(
-                f"the messages in {directory} are not those that were counted when the round was "
+                f"the messages in {directory} differ from those counted when the round was "
                 "closed; restore them from a backup"
             )
 
@@ -75,7 +75,7 @@ def _client_of(path: Path) -> str:
     try:
         return bytes.fromhex(path.stem).decode("ascii")
     except ValueError:
-        raise SpoolCorrupted(f"{path} is not named as a message is; move it away") from None
+        raise SpoolCorrupted(f"{path} does not have the name of a message; move it away") from None
 
 
 def is_known(message: Message, data: bytes, spool: Spool) -> bool:
@@ -85,9 +85,9 @@ def is_known(message: Message, data: bytes, spool: Spool) -> bool:
     if first == data:
         return True
     if first is not None:
-        raise AlreadySent(f"{client!r} sent another message before; that one stays")
+        raise AlreadySent(f"{client!r} has already sent a different message, which is kept")
     if spool.closed:
-        raise RoundClosed(f"the message of {client!r} came after the round was closed")
+        raise RoundClosed(f"the message of {client!r} arrived after the round was closed")
     return False
 
 
@@ -97,9 +97,11 @@ def reread(client: str, data: bytes, checked: Callable[[bytes], Message]) -> Mes
         message = checked(data)
     except MessageError as error:
         raise SpoolCorrupted(
-            f"the spooled message of {client!r} is not what was accepted ({error}); restore it "
-            "from a backup"
+            f"the spooled message of {client!r} is damaged ({error}); restore it from a backup"
         ) from None
     if message.header.client != client:
-        raise SpoolCorrupted(f"the spooled message of {client!r} is {message.header.client!r}'s")
+        raise SpoolCorrupted(
+            f"the spooled message of {client!r} was sent by {message.header.client!r}; restore it "
+            "from a backup"
+        )
     return message

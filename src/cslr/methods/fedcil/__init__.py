@@ -37,7 +37,7 @@ from cslr.methods.method import Fitted, MethodContext, Stages, fitted_by
 from cslr.privacy.plan import Schedule
 
 if TYPE_CHECKING:
-    from cslr.methods.fedcil.rounds import Federation
+    from cslr.methods.fedcil.rounds import PublicSide
 
 __all__ = ["schedule", "stages"]
 
@@ -49,10 +49,10 @@ def stages(context: MethodContext) -> Stages:
     context.ledger.fix_plan(context.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})
 
     @cache
-    def federation() -> Federation:
-        from cslr.methods.fedcil.rounds import Federation
+    def federation() -> PublicSide:
+        from cslr.methods.fedcil.rounds import PublicSide
 
-        return Federation.of(context, recipe)
+        return PublicSide.of(context, recipe)
 
     @cache
     def models(tasks: int) -> tuple[FloatArray, ...]:

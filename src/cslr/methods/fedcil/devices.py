@@ -26,7 +26,7 @@ AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class ClientPools:
     """PRIVATE. The rows of a task, and who of the cohort holds which."""
 
     rows: Pool
@@ -68,14 +68,16 @@ class NetworkTraining:
             changes[some] = self._trained(held_by(examples, some, self.coordinates, self.family))
         return changes
 
-    def _trained(self, held: Held) -> FloatArray:
+    def _trained(self, held: ClientPools) -> FloatArray:
         networks = Networks.copies(self.shapes, self.sent.model, len(held.clients))
         picks = _Picks.of(held, self.sent, self.iterations, self.batch, self.seeds)
         train(networks, picks.batches(held, self.sent), self.family, self.steps)
         return networks.models() - self.sent.model
 
 
-def held_by(examples: Examples, some: IntArray, coordinates: Coordinates, family: Family) -> Held:
+def held_by(
+    examples: Examples, some: IntArray, coordinates: Coordinates, family: Family
+) -> ClientPools:
     """The rows of some of the clients, one client's after the other's."""
     mask = examples.mask[some]
     labels = examples.labels[some][mask]
@@ -90,7 +92,7 @@ def held_by(examples: Examples, some: IntArray, coordinates: Coordinates, family
     )
     ends = np.cumsum(mask.sum(axis=1))[:-1]
     clients = [examples.clients[place] for place in some]
-    return Held(pool, clients, np.split(np.arange(len(labels)), ends))
+    return ClientPools(pool, clients, np.split(np.arange(len(labels)), ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,7 @@ class _Picks:
     echoes: Tensor
 
     @classmethod
-    def of(cls, held: Held, sent: Sent, iterations: int, batch: int, seeds: Seeds) -> _Picks:
+    def of(cls, held: ClientPools, sent: Sent, iterations: int, batch: int, seeds: Seeds) -> _Picks:
         own, others = [], []
         sizes = [
             len(sent.noise),
@@ -117,7 +119,7 @@ class _Picks:
         noise, replay, echoes = torch.from_numpy(np.array(others).swapaxes(0, 1))
         return cls(torch.from_numpy(np.array(own)), noise, replay, echoes)
 
-    def batches(self, held: Held, sent: Sent) -> Iterator[Batch]:
+    def batches(self, held: ClientPools, sent: Sent) -> Iterator[Batch]:
         """Half of a batch is a client's own, half replay; each half is imitated half as often."""
         for step in range(self.own.shape[1]):
             own, others = self.own[:, step], self.replay[:, step]

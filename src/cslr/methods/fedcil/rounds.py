@@ -12,28 +12,28 @@ from cslr.methods.fedcil.devices import NetworkTraining, Sent
 from cslr.methods.fedcil.networks import Shapes
 from cslr.methods.fedcil.pools import Pool, Snapshot, echoes, generated, imitate, learn, normal
 from cslr.methods.fedcil.public_start import Coordinates, prior_rows
-from cslr.methods.fedcil.schedules import Recipe
+from cslr.methods.fedcil.schedules import TrainingSchedule
 from cslr.methods.fedcil.training import Steps
 from cslr.methods.method import MethodContext
 from cslr.protocol.head import Head
 from cslr.protocol.updates import UpdateId, release_update, update_ask
 from cslr.seeding import Seeds
 
-__all__ = ["Federation"]
+__all__ = ["PublicSide"]
 
 
 @dataclass(frozen=True, eq=False)
-class Federation:
+class PublicSide:
     """The public side of a run: everything but the clients' rows."""
 
     context: MethodContext
-    recipe: Recipe
+    recipe: TrainingSchedule
     coordinates: Coordinates
     prior: Pool | None
     shapes: Shapes
 
     @classmethod
-    def of(cls, context: MethodContext, recipe: Recipe) -> Federation:
+    def of(cls, context: MethodContext, recipe: TrainingSchedule) -> PublicSide:
         """Coordinates, prior and shapes of both networks, from public things alone."""
         space = agree(context).space
         coordinates = Coordinates.of(space, recipe.coordinates)

@@ -7,11 +7,11 @@ from typing import Final
 
 from cslr.config import HeadConfig
 
-__all__ = ["RECIPE", "Recipe", "recipe_of"]
+__all__ = ["RECIPE", "TrainingSchedule", "recipe_of"]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingSchedule:
     """How long and how fast is trained; public."""
 
     rounds: int
@@ -35,10 +35,10 @@ class Recipe:
     server_rate: float = 1e-4
 
 
-RECIPE: Final = Recipe(5, 50, 1e-3, 50)
+RECIPE: Final = TrainingSchedule(5, 50, 1e-3, 50)
 """Published: 10 rounds of 400 iterations at 1e-4 and 100 of consolidation."""
 
 
-def recipe_of(head: HeadConfig) -> Recipe:
+def recipe_of(head: HeadConfig) -> TrainingSchedule:
     """The recipe with the rounds and the clip that were asked for."""
     return replace(RECIPE, rounds=head.rounds or RECIPE.rounds, norm=head.clip or RECIPE.norm)

@@ -41,8 +41,8 @@ from cslr.methods.method import Fitted, MethodContext, Stages
 from cslr.privacy.accounting import Charge
 
 if TYPE_CHECKING:
+    from cslr.methods.fedta.inference import Answers
     from cslr.methods.fedta.learning import Learner
-    from cslr.methods.fedta.predict import Answers
 
 __all__ = ["stages"]
 
@@ -61,7 +61,7 @@ def stages(context: MethodContext) -> Stages:
 
     @cache
     def answers_of() -> Answers:
-        from cslr.methods.fedta.predict import Answers
+        from cslr.methods.fedta.inference import Answers
 
         return Answers(context.family, context.tasks)
 

@@ -9,25 +9,27 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cslr.methods.fedta.local import CONTRAST, Aim, Recipe, train
+from cslr.methods.fedta.local import CONTRAST, AdapterTraining, Aim, train
 from cslr.methods.fedta.parts import (
     HIDDEN,
     Adapter,
-    Head,
     Person,
+    TaskHead,
     initial_adapter,
     initial_head,
     one_of,
     scaled,
 )
-from cslr.methods.fedta.rows import TaskRows, rows_of
 from cslr.methods.fedta.server import Prototypes, candidates_of, choose, fuse
+from cslr.methods.fedta.task_rows import TaskRows, rows_of
 from cslr.methods.method import MethodContext
 from cslr.seeding import Seeds
 
 __all__ = ["RECIPE", "Learner", "begin", "learn_task"]
 
-RECIPE: Final = Recipe(rounds=3, epochs=10, batch=32, most=256, learning_rate=1e-3, key_rate=0.1)
+RECIPE: Final = AdapterTraining(
+    rounds=3, epochs=10, batch=32, most=256, learning_rate=1e-3, key_rate=0.1
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def begin(context: MethodContext) -> Learner:
     return Learner(0, {}, shared, Prototypes.none(slots, width))
 
 
-def learn_task(context: MethodContext, recipe: Recipe, before: Learner) -> Learner:
+def learn_task(context: MethodContext, recipe: AdapterTraining, before: Learner) -> Learner:
     """The next task, by all clients that hold rows of it."""
     seeds = context.seeds.under("fedta", before.tasks)
     rows = rows_of(context, before.tasks)
@@ -69,14 +71,14 @@ def learn_task(context: MethodContext, recipe: Recipe, before: Learner) -> Learn
     return Learner(before.tasks + 1, people, shared, prototypes)
 
 
-def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> Head:
+def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> TaskHead:
     """A softmax over one class needs no hidden units: it always says the same."""
     outputs = rows.targets.shape[1]
     hidden = HIDDEN if outputs > 1 or rows.sigmoid else 0
     return initial_head(rows.clients, rows.x.shape[1], slots, outputs, hidden, seeds)
 
 
-def _taught(before: Learner, rows: TaskRows, own: Adapter, head: Head) -> dict[int, Person]:
+def _taught(before: Learner, rows: TaskRows, own: Adapter, head: TaskHead) -> dict[int, Person]:
     """The task's clients with what they have learnt."""
     people = {}
     for place, client in enumerate(rows.clients):

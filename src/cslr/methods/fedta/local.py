@@ -21,11 +21,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from cslr.arrays import IntArray
-from cslr.methods.fedta.parts import DROPOUT, Adapter, Head, read
-from cslr.methods.fedta.rows import TaskRows
+from cslr.methods.fedta.parts import DROPOUT, Adapter, TaskHead, read
+from cslr.methods.fedta.task_rows import TaskRows
 from cslr.seeding import Seeds
 
-__all__ = ["Aim", "Recipe", "contrast", "train"]
+__all__ = ["AdapterTraining", "Aim", "contrast", "train"]
 
 TEMPERATURE: Final = 0.2
 CONTRAST: Final = 0.2
@@ -34,7 +34,7 @@ WEIGHT_DECAY: Final = 1e-3
 
 
 @dataclass(frozen=True)
-class Recipe:
+class AdapterTraining:
     """How long clients train on a task."""
 
     rounds: int  # E
@@ -57,8 +57,13 @@ class Aim:
 
 
 def train(
-    rows: TaskRows, adapter: Adapter, head: Head, aim: Aim, recipe: Recipe, seeds: Seeds
-) -> tuple[Adapter, Head]:
+    rows: TaskRows,
+    adapter: Adapter,
+    head: TaskHead,
+    aim: Aim,
+    recipe: AdapterTraining,
+    seeds: Seeds,
+) -> tuple[Adapter, TaskHead]:
     """The adapters and heads of the task's clients after a round.
 
     Each client is a parameter of its own to Adam, so that one without rows left in an epoch has
@@ -69,26 +74,26 @@ def train(
     optimizer = _adam(own, recipe)
     for chosen, kept in _batches(rows, head.bias1.shape[-1], recipe, seeds):
         live = [stack[: len(chosen)].detach().requires_grad_() for stack in stacks]
-        loss = _loss(Adapter(*live[:2]), Head(*live[2:]), rows, chosen, kept, aim)
+        loss = _loss(Adapter(*live[:2]), TaskHead(*live[2:]), rows, chosen, kept, aim)
         optimizer.zero_grad()
         for parts, gradient in zip(own, torch.autograd.grad(loss, live), strict=True):
             for part, mine in zip(parts, gradient.contiguous().unbind(), strict=False):
                 part.grad = mine  # fused Adam reads memory in order, whatever the strides say
         optimizer.step()
-    return Adapter(*stacks[:2]), Head(*stacks[2:])
+    return Adapter(*stacks[:2]), TaskHead(*stacks[2:])
 
 
-def _adam(own: list[tuple[Tensor, ...]], recipe: Recipe) -> torch.optim.Adam:
+def _adam(own: list[tuple[Tensor, ...]], recipe: AdapterTraining) -> torch.optim.Adam:
     rates = {"keys": recipe.key_rate}
     groups = [
         {"params": parts, "lr": rates.get(name, recipe.learning_rate)}
-        for name, parts in zip((*Adapter._fields, *Head._fields), own, strict=True)
+        for name, parts in zip((*Adapter._fields, *TaskHead._fields), own, strict=True)
     ]
     return torch.optim.Adam(groups, weight_decay=WEIGHT_DECAY, fused=True)
 
 
 def _batches(
-    rows: TaskRows, hidden: int, recipe: Recipe, seeds: Seeds
+    rows: TaskRows, hidden: int, recipe: AdapterTraining, seeds: Seeds
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches (k, b) of rows, −1 where a client has fewer, and hidden units (b, w) to keep.
 
@@ -113,7 +118,7 @@ def _shuffled(rows: TaskRows, sizes: IntArray, seeds: Seeds) -> IntArray:
 
 
 def _loss(
-    adapter: Adapter, head: Head, rows: TaskRows, chosen: Tensor, kept: Tensor, aim: Aim
+    adapter: Adapter, head: TaskHead, rows: TaskRows, chosen: Tensor, kept: Tensor, aim: Aim
 ) -> Tensor:
     """The sum of the clients' losses: none has a part in another's gradient."""
     reading = read(adapter, head, rows.x[chosen])

@@ -21,9 +21,9 @@ from cslr.seeding import Seeds
 
 __all__ = [
     "Adapter",
-    "Head",
     "Person",
     "Reading",
+    "TaskHead",
     "adapted",
     "initial_adapter",
     "initial_head",
@@ -44,7 +44,7 @@ class Adapter(NamedTuple):
     up: Tensor  # (k, 32, d)
 
 
-class Head(NamedTuple):
+class TaskHead(NamedTuple):
     """Slots and head of one task, of k clients; the head has w = 512 hidden units."""
 
     keys: Tensor  # (k, s, d)
@@ -56,7 +56,7 @@ class Head(NamedTuple):
     bias2: Tensor  # (k, 1, o)
 
 
-Parts = TypeVar("Parts", Adapter, Head)
+Parts = TypeVar("Parts", Adapter, TaskHead)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Person:
     """A client as it stands, all it answers with; stacks of one."""
 
     adapter: Adapter
-    heads: Mapping[int, Head]
+    heads: Mapping[int, TaskHead]
     """Of each task it has learnt."""
 
 
@@ -90,7 +90,7 @@ def initial_adapter(width: int, seeds: Seeds) -> Adapter:
 
 def initial_head(
     clients: Sequence[int], width: int, slots: int, outputs: int, hidden: int, seeds: Seeds
-) -> Head:
+) -> TaskHead:
     """Keys uniform in (−1, 1) and anchors standard normal, each client's own; heads begin alike."""
     rng = seeds.at("head")
     layers = (
@@ -103,7 +103,7 @@ def initial_head(
     own = [seeds.at("slots", client) for client in clients]
     keys = np.stack([rng.uniform(-1.0, 1.0, (slots, width)) for rng in own])
     anchors = np.stack([rng.standard_normal((slots, width)) for rng in own])
-    return Head(
+    return TaskHead(
         torch.from_numpy(keys.astype(np.float32)),
         torch.from_numpy(anchors.astype(np.float32)),
         *(layer.repeat(len(clients), 1, 1) for layer in layers),
@@ -128,11 +128,11 @@ class Reading:
     picked: Tensor  # (k, b, s) one-hot
     similarity: Tensor  # (k, b) cosine with the picked key
 
-    def tails(self, head: Head) -> Tensor:
+    def tails(self, head: TaskHead) -> Tensor:
         """h = [z; anchor], (k, b, 2d)."""
         return torch.cat([self.z, self.picked @ head.anchors], dim=-1)
 
-    def logits(self, head: Head, kept: Tensor | None = None) -> Tensor:
+    def logits(self, head: TaskHead, kept: Tensor | None = None) -> Tensor:
         """(k, b, o) of the MLP over h; kept: (b, w) hidden units dropout spares, None: all.
 
         The anchor's half of the first layer is computed once a slot, not once an example.
@@ -144,7 +144,7 @@ class Reading:
         return hidden @ head.weights2 + head.bias2
 
 
-def read(adapter: Adapter, head: Head, x: Tensor) -> Reading:
+def read(adapter: Adapter, head: TaskHead, x: Tensor) -> Reading:
     """x (k, b, d) with its slots; keys are compared with the frozen embedding, not the adapted."""
     cosines = functional.normalize(x, dim=-1) @ functional.normalize(head.keys, dim=-1).mT
     similarity, nearest = cosines.max(dim=-1)

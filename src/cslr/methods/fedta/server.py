@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cslr.methods.fedta.parts import Adapter, Head, adapted, one_of, read
-from cslr.methods.fedta.rows import TaskRows
+from cslr.methods.fedta.parts import Adapter, TaskHead, adapted, one_of, read
+from cslr.methods.fedta.task_rows import TaskRows
 from cslr.seeding import Seeds
 
-__all__ = ["Candidates", "Prototypes", "candidates_of", "choose", "fuse"]
+__all__ = ["ClassMeans", "Prototypes", "candidates_of", "choose", "fuse"]
 
 APART: Final = 0.25
 """Mean cosine with other classes at which a prototype is good enough to stay."""
@@ -41,7 +41,7 @@ class Prototypes:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class ClassMeans:
     """Class means of h, of all clients that hold the class."""
 
     centres: Tensor  # (m, 2d)
@@ -49,7 +49,7 @@ class Candidates:
 
 
 @torch.no_grad()
-def candidates_of(rows: TaskRows, adapter: Adapter, head: Head, first: int) -> Candidates:
+def candidates_of(rows: TaskRows, adapter: Adapter, head: TaskHead, first: int) -> ClassMeans:
     """Those of a task whose slots begin at ``first``."""
     centres, slots = [], []
     for place, held in enumerate(rows.held):
@@ -61,10 +61,10 @@ def candidates_of(rows: TaskRows, adapter: Adapter, head: Head, first: int) -> C
         present = sizes.nonzero()[:, 0]
         centres.append((member.T @ tails)[present] / sizes[present, None])
         slots.append(first + present)
-    return Candidates(torch.cat(centres), torch.cat(slots))
+    return ClassMeans(torch.cat(centres), torch.cat(slots))
 
 
-def choose(before: Prototypes, candidates: Candidates, closing: bool) -> Prototypes:
+def choose(before: Prototypes, candidates: ClassMeans, closing: bool) -> Prototypes:
     """For each class that is not frozen, the candidate least like all others.
 
     Others are the candidates of other classes and the prototypes of classes without candidates.
@@ -82,7 +82,7 @@ def choose(before: Prototypes, candidates: Candidates, closing: bool) -> Prototy
     return Prototypes(centres, known, known.clone() if closing else frozen)
 
 
-def _likeness(before: Prototypes, candidates: Candidates) -> Tensor:
+def _likeness(before: Prototypes, candidates: ClassMeans) -> Tensor:
     """(m,) each candidate's mean cosine with all others; 0 if there are none."""
     elsewhere = before.known.clone()
     elsewhere[candidates.slots] = False

@@ -1,1 +1,1 @@
-"""All that is on disk about what was spent: records, keys, receipts, checks."""
+"""The privacy ledger on disk: records, noise keys, receipts and verification."""

@@ -1,7 +1,7 @@
-"""What several accountants say about the same charges, each with its own mathematics.
+"""ε of the same charges by several independent accountants.
 
-The charges are put into rounds here once more, apart from ``cslr.privacy.accounting``: a slip in
-how releases share a coin, or in the cap, would otherwise pass all accountants alike.
+The charges are grouped into rounds here again, independently of ``cslr.privacy.accounting``: an
+error in how releases share a coin, or in the cap, would otherwise affect all accountants alike.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _PRV_ERROR: Final = 0.02
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one accountant says about an ε, and whether that goes with what the ledger says."""
+    """ε by one accountant, and whether it agrees with the ledger."""
 
     accountant: str
     says: str
     agrees: bool | None
-    """None: it is not installed, or has nothing to say here."""
+    """None: it is not installed, or not applicable."""
 
 
 def recount(charges: Sequence[Charge], sampled: bool, cap: int | None) -> Kinds:
@@ -60,7 +60,7 @@ def _by_task(charges: Sequence[Charge], sampled: bool) -> list[Kinds]:
     times: Counter[tuple[int, str]] = Counter()
     for charge in charges:
         if charge.sigma is None:
-            raise ValueError("a release without noise cannot be counted")
+            raise ValueError("not applicable: a release has no noise")
         task = charge.round if charge.task is None else charge.task
         coin = (task, charge.round, times[charge.round, charge.label])
         times[charge.round, charge.label] += 1
@@ -128,7 +128,7 @@ def _prv(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
     import prv_accountant as prv
 
     if len(rounds) > _FEW or epsilon > 200:
-        return "too much for it", None
+        return "skipped: too many kinds of releases, or ε above 200", None
     mechanisms = [
         prv.GaussianMechanism(sigma)
         if q == 1

@@ -1,4 +1,4 @@
-"""The federation's account book: write-ahead, append-only, hash-chained. ε comes from here.
+"""The privacy ledger of a federation: write-ahead, append-only, hash-chained. ε comes from here.
 
 A line per record, each numbered and naming the hash of the one before:
 
@@ -44,14 +44,14 @@ __all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
 
 
 class Ledger:
-    """The open account book of one federation. Create or reopen it with ``Ledger.at``.
+    """The open ledger of one federation. Create or reopen it with ``Ledger.at``.
 
     Threads of one process may share it; a second process is refused while it is open.
     """
 
     def __init__(self, federation: Federation, keys: NoiseKeys, chain: Chain) -> None:
         if federation.privacy == "enforced" and isinstance(keys, SeededKeys):
-            raise ValueError("keys that follow from a seed cannot enforce privacy")
+            raise ValueError("keys: seeded noise keys are not allowed with enforced privacy")
         self.federation = federation
         self._keys = keys
         self._chain = chain
@@ -75,21 +75,21 @@ class Ledger:
 
     @classmethod
     def in_memory(cls, federation: Federation, keys: NoiseKeys) -> Self:
-        """A ledger that is gone with the process, for studies that write nothing."""
+        """A ledger in memory only, for studies that write nothing."""
         ledger = cls(federation, keys, Chain())
         ledger._check_or_open(Path("the ledger"))
         return ledger
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The verified contents of a ledger file, to look at: it can charge nothing."""
+        """The verified contents of a ledger file, read-only: it cannot be charged."""
         chain = read_chain(path)
         if not chain.records:
-            raise LedgerCorrupted(f"{path} holds no complete record")
+            raise LedgerCorrupted(f"{path} contains no complete record")
         return cls(federation_in(path, chain.records[0]["body"]), _NoKeys(), chain)
 
     def close(self) -> None:
-        """Give the lock back. Nothing can be charged from then on."""
+        """Release the lock. Nothing can be charged from then on."""
         with self._turn:
             self._chain.close()
 
@@ -118,7 +118,7 @@ class Ledger:
     # -- what happens, in order ------------------------------------------------------------------
 
     def fix_plan(self, plan: Plan, public: Mapping[str, object]) -> None:
-        """Write the plan and the public settings down; the same again is fine, another is not.
+        """Record the plan and the public settings; the same again is accepted, another refused.
 
         The same means equal, and for a ``Sketch`` within the tolerance that it states.
         """
@@ -189,7 +189,7 @@ class Ledger:
     def receipt(self, label: str) -> Receipt:
         """Of the release of ``label`` that was charged last, to be kept beside it."""
         if label not in self._paid:
-            raise ValueError(f"nothing was charged for {label!r} since the ledger was opened")
+            raise ValueError(f"{label!r} was not charged since the ledger was opened")
         return self._paid[label]
 
     def settle(self, label: str, digest: str) -> None:
@@ -203,33 +203,35 @@ class Ledger:
             self._paid.pop(label, None)
 
     def accept(self, label: str, receipt: Receipt | None) -> None:
-        """Refuse a kept result whose charge this ledger does not hold."""
+        """Refuse a saved release whose charge is not in this ledger."""
         if receipt is not None:
             problem = objection(receipt, label, self.id, self.records)
         else:  # older than receipts, as its ledger must be, too
-            problem = "carries no receipt" if "id" in self.records[0]["body"] else None
+            problem = "has no receipt" if "id" in self.records[0]["body"] else None
         if problem is None:
             return
         raise LedgerCorrupted(
-            f"the kept result of {label!r} {problem}: the ledger of {self.federation.name!r} was "
-            "begun anew, replaced by an older copy, or is not the one the run began with. Restore "
-            "it; nothing is released"
+            f"the saved release {label!r} {problem}: the ledger of {self.federation.name!r} "
+            "was started again, replaced by an older copy, or is not the ledger the run "
+            "started with. Restore the right ledger; nothing was released"
         )
 
     def confirm(self, label: str, digest: str) -> None:
-        """Refuse a kept result that this ledger did not pay for; settle it if it was not yet."""
+        """Refuse a saved release that this ledger did not charge; settle it if it was not yet."""
         with self._turn:
             if not self._entries.knows(label):
                 raise LedgerCorrupted(
-                    f"a kept result of {label!r} has no charge in the ledger of "
-                    f"{self.federation.name!r}: was the ledger moved or begun anew?"
+                    f"the saved release {label!r} has no charge in the ledger of "
+                    f"{self.federation.name!r}: the ledger was replaced or started again. "
+                    "Restore the ledger that belongs to this run"
                 )
             if self._entries.settled_as(label, digest):
                 return
             # A crash came between keeping and settling it, be it in a first run or a later.
             if not self._entries.open_charges(label):
                 raise LedgerCorrupted(
-                    f"the kept result of {label!r} is not the one that was released"
+                    f"the saved release {label!r} differs from the one that was recorded in "
+                    "the ledger; restore the run directory from a backup"
                 )
             self.settle(label, digest)
 
@@ -327,8 +329,8 @@ class Ledger:
         enforced = self.federation.privacy == "enforced"
         if self.headless and enforced and "id" in body and len(self.records) > 1:
             raise LedgerCorrupted(
-                f"{head_of(path)} is missing, so nobody can tell whether {path} is whole. Restore "
-                "both, or account for the federation by hand"
+                f"{head_of(path)} is missing, so it cannot be checked that {path} is "
+                "complete. Restore both from a backup, or account for this federation by hand"
             )
 
 
@@ -338,13 +340,13 @@ class _NoKeys:
     seeded: ClassVar[bool] = False
 
     def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
-        raise PrivacyError("this ledger was opened for reading")
+        raise PrivacyError("this ledger was opened read-only; open it with Ledger.at to charge it")
 
     def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
         return None
 
     def noise_key(self, key: bytes, total: IntArray) -> bytes:
-        raise PrivacyError("this ledger was opened for reading")
+        raise PrivacyError("this ledger was opened read-only; open it with Ledger.at to charge it")
 
     def discard(self, label: str, attempt: int) -> None:
-        raise PrivacyError("this ledger was opened for reading")
+        raise PrivacyError("this ledger was opened read-only; open it with Ledger.at to charge it")

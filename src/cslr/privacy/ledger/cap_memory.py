@@ -1,8 +1,9 @@
-"""Which tasks each client has spoken about: what its cap is counted by.
+"""The tasks each client has contributed to, which its cap counts.
 
-A cap is a promise to every client, and rows may arrive after it has spoken, so who speaks cannot be
-decided by rows alone. In a federation each device remembers for itself. Where all clients are in
-one process it is a file beside the ledger, as private as the rows, written before any release.
+The cap is a guarantee for every client, and rows may arrive after a contribution, so participation
+cannot be decided from the rows alone. In a federation each device remembers its own tasks. Where
+all clients are in one process it is a file next to the ledger, as private as the rows, written
+before any release.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class CapMemory:
             spoken._write()
             return spoken
         except (OSError, ValueError, TypeError, AttributeError):
-            raise _lost(path, "cannot be read") from None
+            raise _lost(path, "is unreadable") from None
         return cls(path, tasks)
 
     def admit(self, clients: Sequence[int], task: int, cap: int) -> list[bool]:
-        """Who of ``clients`` may speak about ``task``; on disk, before this returns, who does.
+        """Which of ``clients`` may contribute to ``task``; those are on disk before this returns.
 
-        Whoever spoke about it already may do so again: it is the same task, and charged as one.
+        A client that contributed to the task already may do so again: a task is charged once.
         """
         admitted = []
         changed = False
@@ -65,13 +66,14 @@ class CapMemory:
             write_atomic(self._path, json.dumps(self._tasks, sort_keys=True).encode())
         except OSError as error:
             raise PrivacyError(
-                f"{self._path} could not be written: {error.strerror or error}. Nothing is "
-                "released that clients could not remember; free some space and repeat the command"
+                f"{self._path} could not be written: {error.strerror or error}. It records "
+                "which tasks clients contributed to, so nothing was released; free disk "
+                "space and repeat the command"
             ) from error
 
 
 def _lost(path: Path, how: str) -> PrivacyError:
     return PrivacyError(
-        f"{path} {how}, so nobody can tell which clients have spent their cap. Restore it from a "
-        "backup, or account for the federation by hand: nothing is released"
+        f"{path} {how}, so it is unknown which clients have reached their cap. Restore it "
+        "from a backup, or account for this federation by hand; nothing was released"
     )

@@ -38,7 +38,8 @@ __all__ = ["Chain", "canonical", "head_of", "read_chain"]
 
 _START: Final = "0" * 64
 _NOT_ANEW: Final = (
-    "The ledger is not started anew; restore it from a backup or account for the federation by hand"
+    "A new ledger is not started; restore this one from a backup or account for this "
+    "federation by hand"
 )
 _encoder: Final = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -46,7 +47,7 @@ _encoder: Final = json.JSONEncoder(
 
 
 class Chain:
-    """The records of one file, or of none: then they are gone with the process."""
+    """The records of one file, or in memory only."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.records: list[dict[str, Any]] = []
@@ -61,7 +62,7 @@ class Chain:
     def at(cls, path: Path, private: bool = False) -> Self:
         """Open the chain at ``path``, creating it if there is none, and lock it.
 
-        private: nobody but its owner may read the file, nor look into a folder that is made for it.
+        private: only its owner may read the file, and the directory if it is created for it.
         """
         chain = cls(path)
         try:
@@ -96,7 +97,7 @@ class Chain:
         return self.records[-1]
 
     def close(self) -> None:
-        """Give the lock back. Nothing can be appended from then on."""
+        """Release the lock. Nothing can be appended from then on."""
         for file in (self._head, self._file):
             if file is not None:
                 with contextlib.suppress(OSError):
@@ -105,9 +106,9 @@ class Chain:
 
     def _write(self, path: Path, line: bytes, head: bytes) -> None:
         if self._file is None:
-            raise PrivacyError("the ledger is closed; open it again")
+            raise PrivacyError("the ledger was closed; open it again")
         if self._process != os.getpid():
-            raise PrivacyError(f"{path} was opened by the process this one was forked from")
+            raise PrivacyError(f"{path} was opened by the parent process; open it in this process")
         try:
             write_all(self._file, line)
             os.fsync(self._file)
@@ -126,7 +127,7 @@ class Chain:
             write_atomic(head_of(path), head)
             self._head = os.open(head_of(path), os.O_WRONLY | os.O_CLOEXEC)
         elif os.pwrite(self._head, head, 0) != len(head):
-            raise OSError(f"{head_of(path)} was written in part")
+            raise OSError(f"{head_of(path)} is incomplete")
 
 
 def head_of(path: Path) -> Path:
@@ -140,7 +141,7 @@ def read_chain(path: Path) -> Chain:
         head = _read_head(path)  # before the records: whoever appends meanwhile is ahead of it
         content = path.read_bytes()
     except OSError as error:
-        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
+        raise LedgerCorrupted(f"cannot read {path}: {error.strerror}") from None
     chain = Chain()
     chain.records, _ = _verified(path, content)
     _check_head(path, chain.records, head)
@@ -162,9 +163,9 @@ def _lock(path: Path, file: int) -> None:
 
 def _unusable(path: Path, what: str, error: OSError) -> PrivacyError:
     return PrivacyError(
-        f"{path} could not be {what}: {error.strerror or error}. Nothing is released that does not "
-        "stand in it. Free some space or mend the disk and repeat the command: what was paid for "
-        "is not paid for again"
+        f"{path} could not be {what}: {error.strerror or error}. Nothing is released unless "
+        "its charge is on disk. Free disk space or repair the disk and repeat the command; "
+        "recorded charges are not charged twice"
     )
 
 
@@ -214,11 +215,11 @@ def _check_head(path: Path, records: list[dict[str, Any]], head: bytes | None) -
         raise LedgerCorrupted(f"{head_of(path)} is damaged. {_NOT_ANEW}")
     if int(number) >= len(records):
         raise LedgerCorrupted(
-            f"{path} ends after {len(records)} records, but there were {int(number) + 1}: it was "
-            f"reset, cut or replaced by an older copy. {_NOT_ANEW}"
+            f"{path} has {len(records)} records, but there were {int(number) + 1}: it was "
+            f"reset, truncated or replaced by an older copy. {_NOT_ANEW}"
         )
     if head != _head_line(records[int(number)]):
-        raise LedgerCorrupted(f"{path} is not the chain {head_of(path)} belongs to. {_NOT_ANEW}")
+        raise LedgerCorrupted(f"{head_of(path)} does not belong to {path}. {_NOT_ANEW}")
 
 
 # -- the records -----------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def _verified(path: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
         record = _next_record(line, records)
         if record is None:
             raise LedgerCorrupted(
-                f"{path}, line {len(records) + 1}: the record does not fit the chain. {_NOT_ANEW}"
+                f"{path}, line {len(records) + 1}: the record breaks the hash chain. {_NOT_ANEW}"
             )
         records.append(record)
     return records, len(text) - len(last) if torn else len(text)

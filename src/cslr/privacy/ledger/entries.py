@@ -1,6 +1,6 @@
-"""What the records of a ledger say, kept up to date with each of them.
+"""The state that follows from a ledger's records, updated with each of them.
 
-So a charge needs no walk over all earlier ones: ten thousand of them take time in proportion.
+So a charge does not iterate over all earlier ones, and their total time is linear.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Entries:
             self._add(record["kind"], record["body"], record)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise LedgerCorrupted(
-                f"record {record['n']} of the ledger makes no sense ({error!r}): this program did "
-                "not write it, or a newer one did"
+                f"record {record['n']} of the ledger is invalid ({error!r}): it was altered, "
+                "or written by a newer version of cslr"
             ) from error
 
     def open_charges(self, label: str) -> list[dict[str, Any]]:

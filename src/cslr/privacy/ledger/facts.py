@@ -1,9 +1,9 @@
-"""What a plan says in public, and whether two plans say the same.
+"""The public facts of a plan, and the comparison of two plans.
 
-Everything is compared exactly, except a ``Sketch``: numbers that another machine finds a little
-differently. Two sketches agree if their Euclidean distance is at most the tolerance that both
-state. Nothing here depends on private rows, and on one machine nothing is rounded: the same public
-vectors give the same bits.
+Everything is compared exactly, except a ``Sketch``: numbers that differ slightly between machines.
+Two sketches agree if their Euclidean distance is at most the tolerance that both state. Nothing
+here depends on private rows, and on one machine nothing is rounded: the same public vectors give
+the same bits.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Sketch(dict[str, Any]):
         """The numbers of an array of any shape, with the distance that is allowed between two."""
         flat = [float(value) for value in _flat(values)]
         if not all(map(math.isfinite, flat)):
-            raise ValueError("values of a sketch must be finite")
+            raise ValueError("values must be finite")
         if not 0 <= within < math.inf:
-            raise ValueError(f"within must be a distance, not {within}")
+            raise ValueError(f"within must be a finite number of at least 0, not {within}")
         return cls(values=flat, within=float(within))
 
 
@@ -75,15 +75,15 @@ def refusal(name: str, fixed: Any, body: Any) -> str:
     old = _old_digests(fixed, body)
     if old:
         return (
-            f"the plan of {name!r} was fixed by an earlier version of cslr, which wrote digests of "
-            f"{', '.join(old)}; this version makes another public space and cannot continue that "
-            "run. Finish it with the version that began it; this one still reads its ledger, and "
-            "what was charged still counts."
+            f"the plan of {name!r} was fixed by an earlier version of cslr, which wrote "
+            f"digests of {', '.join(old)}; this version computes a different public space and "
+            "cannot continue that run. Finish it with the version that started it; this "
+            "version still reads its ledger and counts its charges."
         )
     return (
-        f"the plan of {name!r} was fixed before its first release and differs in: "
-        f"{differences(fixed, body)}. Run with the original settings; other ones need data on "
-        "which nothing was promised yet."
+        f"the plan of {name!r} was fixed before its first release and cannot change. It "
+        f"differs in: {differences(fixed, body)}. Run with the original settings, or use data "
+        "that has no ledger yet."
     )
 
 

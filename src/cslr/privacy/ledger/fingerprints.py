@@ -135,7 +135,7 @@ def fingerprints_in(directory: Path) -> Fingerprints | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}. {_RESTORE}") from None
+        raise LedgerCorrupted(f"cannot read {path}: {error.strerror}. {_RESTORE}") from None
     found = _parsed(content)
     if found is None:
         raise LedgerCorrupted(f"{path} is damaged. {_RESTORE}")
@@ -143,8 +143,8 @@ def fingerprints_in(directory: Path) -> Fingerprints | None:
 
 
 _RESTORE: Final = (
-    "It tells which rows the ledger beside it belongs to: restore it from a backup. Nothing is "
-    "released"
+    "It records which rows the ledger beside it belongs to: restore it from a backup. "
+    "Nothing was released"
 )
 
 
@@ -187,7 +187,7 @@ def told_of_disk(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise PrivacyError(
-            f"{path} could not be written: {error.strerror or error}. It ties the rows to their "
-            "one ledger, so nothing was charged. Make the directory writable or free some space, "
-            "and repeat the command"
+            f"{path} could not be written: {error.strerror or error}. It links the rows to "
+            "their only ledger, so nothing was charged. Make the directory writable or free "
+            "disk space, and repeat the command"
         ) from error

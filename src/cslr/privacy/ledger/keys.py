@@ -1,9 +1,10 @@
-"""Where the keys of the noise come from and how long they live.
+"""Noise keys: where they come from and when they are deleted.
 
-``EphemeralKeys`` protect: 32 bytes of the operating system in a file readable by its owner alone,
-unlinked once the release is safe. In the same file lies the sum that is to be released: a release
-that was charged and then interrupted is finished from there, so what happens next does not depend
-on the rows as they are by then. ``SeededKeys`` make a simulation repeatable and protect nobody.
+``EphemeralKeys`` enforce privacy: 32 bytes of the operating system in a file readable by its owner
+alone, unlinked once the release is safe. In the same file lies the sum that is to be released: a
+release that was charged and then interrupted is finished from there, so what happens next does not
+depend on the rows at that time. ``SeededKeys`` make a simulation reproducible and give no
+protection.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class EphemeralKeys:
 
     def discard(self, label: str, attempt: int) -> None:
         path = self._path(label, attempt)
-        with _told(f"the noise key {path} could not be removed", "Its release is safe"):
+        with _told(f"the noise key {path} could not be removed", "The release itself is complete"):
             path.unlink(missing_ok=True)
             if self.directory.is_dir():
                 sync_directory(self.directory)
@@ -132,6 +133,6 @@ def _told(what: str, state: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise PrivacyError(
-            f"{what}: {error.strerror or error}. {state}. Free some space or mend the disk and "
-            "repeat the command"
+            f"{what}: {error.strerror or error}. {state}. Free disk space or repair the disk "
+            "and repeat the command"
         ) from error

@@ -65,7 +65,10 @@ def federation_in(path: Path, body: Mapping[str, Any]) -> Federation:
     try:
         return Federation(body["name"], Budget.from_dict(body["budget"]), body["privacy"])
     except (KeyError, TypeError) as error:
-        raise LedgerCorrupted(f"{path} does not say whose it is ({error!r})") from error
+        raise LedgerCorrupted(
+            f"{path}: its first record does not describe a federation ({error!r}); restore it "
+            "from a backup"
+        ) from error
 
 
 def _check_version(path: Path, body: Mapping[str, Any]) -> None:

@@ -61,8 +61,8 @@ def ledger_directory(rows: OwnRows, given: Path | None = None) -> Path:
     """
     if rows.links > 1:
         raise SecondLedger(
-            f"{rows.path} has {rows.links} names (hard links), and another may have a ledger that "
-            f"cannot be seen from here. Remove the others, or replace this one by a copy"
+            f"{rows.path} has {rows.links} hard links, and another of these names may already "
+            "have a ledger. Remove the other links, or replace this file by a copy"
         )
     pointer = _read_pointer(rows.pointer)
     directory = _chosen(rows, given, pointer)
@@ -96,19 +96,19 @@ def declare_moved(directory: Path, pointer: Path | None = None) -> list[Path]:
     known = fingerprints_in(directory)
     if known is None:
         raise LedgerMoved(
-            f"{directory} is not tied to any rows yet, so nothing has to be noted: run with "
-            f"--federation {directory}"
+            f"{directory} is not linked to any rows yet, so there is no location to update: "
+            f"run with --federation {directory}"
         )
     pointers = _pointers_of(own, pointer or here.parent)
     if pointer is None and not pointers:
         raise LedgerMoved(
-            f"no rows beside {directory} point at this ledger; name theirs with --data FILE"
+            f"no rows beside {directory} point to this ledger; name its rows with --data FILE"
         )
     for path, said in pointers.items():
         if said.ledger != here and _id_of(said.ledger) == own:
             raise SecondLedger(
-                f"{path} names {said.ledger}, where the ledger still is: {directory} is a copy. "
-                f"Remove the copy; only one may be used"
+                f"{path} points to {said.ledger}, where the ledger still exists: {directory} "
+                "is a copy. Remove the copy; only one ledger may be used"
             )
     known.at(here).write(here)
     for path, said in pointers.items():
@@ -136,20 +136,23 @@ def _chosen(rows: OwnRows, given: Path | None, pointer: Pointer | None) -> Path:
 
 def _other(given: Path, rows: OwnRows, ledger: Path) -> str:
     return (
-        f"--federation {given}: the ledger of {rows.path} lies at {ledger}, and what all runs on "
-        f"these rows cost adds up there. Leave --federation out"
+        f"--federation {given}: the ledger of {rows.path} is at {ledger}, and all runs on "
+        "these rows must be charged there. Remove --federation"
     )
 
 
 def _missing(rows: OwnRows, given: Path | None, pointer: Pointer) -> str:
-    said = f"{rows.pointer} says that the ledger of these rows lies at {pointer.ledger}, "
+    said = f"{rows.pointer} points to the ledger of these rows at {pointer.ledger}, "
     for candidate in (given, rows.beside):
         if candidate is not None and (candidate / _LEDGER).exists():
             return (
-                f"{said}which is not there. If it was moved to {candidate}, say so with "
-                f"`cslr ledger moved {candidate} --data {rows.path}`"
+                f"{said}which does not exist. If it was moved to {candidate}, run `cslr "
+                f"ledger moved {candidate} --data {rows.path}`"
             )
-    return f"{said}which is not there. Restore it from a backup; it is not started anew at ε = 0"
+    return (
+        f"{said}which does not exist. Restore it from a backup; a new ledger at ε = 0 is not "
+        "started"
+    )
 
 
 def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> None:
@@ -164,19 +167,19 @@ def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> Non
         return  # a new ledger, or one made before there were fingerprints
     if not (directory / _LEDGER).exists():
         raise LedgerMoved(
-            f"there was a ledger in {directory}, and it is not there. Restore it from a backup; "
-            f"it is not started anew at ε = 0"
+            f"the ledger that was in {directory} is missing. Restore it from a backup; a new "
+            "ledger at ε = 0 is not started"
         )
     if not known.lies_at(directory):
         raise LedgerMoved(
-            f"the ledger in {directory} was moved or copied there. If it was moved, say so with "
-            f"`cslr ledger moved {directory} --data {rows.path}`; a copy must not be used beside "
-            f"the original"
+            f"the ledger in {directory} was moved or copied there. If it was moved, run `cslr "
+            f"ledger moved {directory} --data {rows.path}`; a copy must not be used in "
+            "addition to the original"
         )
     if pointer is None and not known.declares(rows):
         raise SecondLedger(
-            f"the ledger in {directory} belongs to other rows: something else is declared about "
-            f"them. Name the ledger of {rows.path}, or leave --federation out"
+            f"the ledger in {directory} belongs to other rows, with another declaration. Give "
+            f"the ledger of {rows.path}, or remove --federation"
         )
 
 
@@ -188,16 +191,17 @@ def _refuse_siblings(rows: OwnRows, directory: Path) -> None:
         if known is None:
             continue
         if known.declares(rows):
-            why = "the same is declared about its rows, so these are a copy or have another name"
-            fix = "if these are other people's rows, give their declaration another name"
+            why = "its rows have the same declaration, so this file is a copy or was renamed"
+            fix = "if these rows belong to other clients, change the name in their declaration"
         elif known.is_unchanged_file(rows) or (known.is_file(rows) and of is None):
-            why = "it is this very file's, under another name"
+            why = "it is the ledger of this file under another name"
             fix = "if these are other rows, save them to a new file"
         else:
             continue
         raise SecondLedger(
-            f"{rows.path} has a ledger at {ledger}: {why}. Use that one, with --federation "
-            f"{ledger} or under the old name; {fix}; and keep copies of a ledger elsewhere"
+            f"{rows.path} has a ledger at {ledger}: {why}. Use that ledger, with --federation "
+            f"{ledger} or under the old file name; {fix}; keep copies of a ledger in another "
+            "directory"
         )
 
 
@@ -227,8 +231,9 @@ def _tie(rows: OwnRows, directory: Path, own: str) -> None:
     pointer = _read_pointer(rows.pointer)
     if pointer is not None and pointer.id != own:
         raise SecondLedger(
-            f"{rows.pointer} names ledger {pointer.id[:8]}…, but {directory} holds another, "
-            f"{own[:8]}…: it was replaced or begun anew. Restore the ledger of these rows"
+            f"{rows.pointer} points to ledger {pointer.id[:8]}…, but {directory} contains "
+            f"ledger {own[:8]}…: it was replaced or started again. Restore the ledger of "
+            "these rows"
         )
     before = fingerprints_in(directory)
     now = Fingerprints.new(rows, directory) if before is None else before.renewed(rows)
@@ -250,7 +255,7 @@ def _read_pointer(path: Path) -> Pointer | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise LedgerCorrupted(f"{path} cannot be read: {error.strerror}") from None
+        raise LedgerCorrupted(f"cannot read {path}: {error.strerror}") from None
     try:
         said: dict[str, Any] = json.loads(content)
         pointer = Pointer(str(said["rows"]), Path(said["ledger"]), str(said["id"]))
@@ -259,8 +264,9 @@ def _read_pointer(path: Path) -> Pointer | None:
         whole = False
     if not whole:
         raise LedgerCorrupted(
-            f"{path} is damaged. It names the ledger of the rows beside it: restore it from a "
-            f"backup, or remove it and run once with --federation DIR, where that ledger lies"
+            f"{path} is damaged. It points to the ledger of the rows beside it: restore it "
+            "from a backup, or remove it and run once with --federation DIR, the directory "
+            "of that ledger"
         )
     return pointer
 
@@ -290,7 +296,7 @@ def _locked(path: Path) -> Iterator[None]:
         except OSError as error:
             raise PrivacyError(
                 f"{path} could not be locked: {error.strerror or error}. Nothing was charged; "
-                "keep the rows on a disk that has locks, and repeat the command"
+                "keep the rows on a file system that supports locks, and repeat the command"
             ) from error
         yield
     finally:

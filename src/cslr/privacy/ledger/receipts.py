@@ -33,11 +33,11 @@ def objection(
 ) -> str | None:
     """Why these records did not pay for the release of ``label``; None if they did."""
     if receipt.federation != federation:
-        return f"was paid for by another federation, {receipt.federation}"
+        return f"was charged to another federation, {receipt.federation}"
     if not 0 <= receipt.number < len(records):
-        return f"was paid for by record {receipt.number}, and the ledger ends before that"
+        return f"was charged in record {receipt.number}, but the ledger is shorter"
     record = records[receipt.number]
     paid_for = record["kind"] == "charge" and record["body"]["label"] == label
     if not paid_for or record["hash"] != receipt.hash:
-        return f"was paid for by another record {receipt.number}"
+        return f"was charged in a different record {receipt.number}"
     return None

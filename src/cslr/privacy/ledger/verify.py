@@ -37,7 +37,7 @@ class Cost:
 
     @property
     def agreed(self) -> bool:
-        """Whether nobody disagrees."""
+        """Whether no accountant disagrees."""
         return all(opinion.agrees is not False for opinion in self.opinions)
 
 
@@ -86,33 +86,35 @@ def verify(path: Path) -> Verification:
 
 def _chain(ledger: Ledger) -> Check:
     newest = ledger.records[-1]
-    found = f"{newest['n'] + 1} records, the newest {newest['hash'][:16]}…; federation {ledger.id}"
+    found = f"{newest['n'] + 1} records, last hash {newest['hash'][:16]}…; federation {ledger.id}"
     return Check("chain", found, True)
 
 
 def _head(ledger: Ledger) -> Check:
     """Where it is there, reading the ledger has compared it."""
     if not ledger.headless:
-        return Check("head", "the chain reaches as far as it ever did", True)
+        return Check("head", "the chain is complete up to the recorded head", True)
     if "id" not in ledger.records[0]["body"]:
-        return Check("head", "none: the ledger is older than heads", True)
+        return Check("head", "none: the ledger was written by a version without head files", True)
     needed = ledger.federation.privacy == "enforced" and len(ledger.records) > 1
-    return Check("head", "missing: records cut from the end would not be noticed", not needed)
+    return Check("head", "missing: truncation of the ledger cannot be detected", not needed)
 
 
 def _plan(ledger: Ledger) -> Check:
     if ledger.cap is not None:
-        found = f"fixed before the first release; a client is in at most {ledger.cap} tasks"
+        found = (
+            f"fixed before the first release; a client contributes to at most {ledger.cap} tasks"
+        )
         return Check("plan", found, True)
     late = any(record["kind"] == "plan" for record in ledger.records)
-    return Check("plan", "fixed after a release: caps nothing" if late else "none", True)
+    return Check("plan", "fixed after a release: its cap is not applied" if late else "none", True)
 
 
 def _charges(ledger: Ledger) -> Check:
     every, open_ = len(ledger.charges), len(ledger.unsettled)
     found = f"{every} charges, {every - open_} settled"
     if open_:
-        found += f", {open_} open: repeat the run's command and it goes on with them"
+        found += f", {open_} open: repeat the command of the run to finish them"
     return Check("charges", found, True)
 
 
@@ -122,9 +124,11 @@ def _keys(ledger: Ledger, directory: Path) -> Check:
     charged = {f"{attempt:06d}" for attempt in range(len(ledger.charges))}
     bad = [file.name for file in left if file.name.partition("-")[0] in charged]
     if bad:
-        return Check("keys", f"of settled releases, remove them: {', '.join(bad)}", False)
+        return Check(
+            "keys", f"left over from settled releases, remove them: {', '.join(bad)}", False
+        )
     unused = f"; {len(left)} never used" if left else ""
-    return Check("keys", f"none of a settled release{unused}", True)
+    return Check("keys", f"none left over from a settled release{unused}", True)
 
 
 def _budget(ledger: Ledger) -> Check:

@@ -39,7 +39,7 @@ from cslr.privacy.secure_sum.messages import (
     ShareRequest,
     UnmaskRequest,
 )
-from cslr.privacy.secure_sum.state import ClientState, Phase, Session
+from cslr.privacy.secure_sum.state import ClientState, Phase, SumSession
 from cslr.privacy.secure_sum.terms import LEAST_MEMBERS, Release, SumTerms
 
 __all__ = [
@@ -125,7 +125,9 @@ def check_parcels(
     return tuple(parcels[member] for member in sorted(parcels))
 
 
-def check_survivors(request: ConsentRequest, session: Session, own: int, terms: SumTerms) -> None:
+def check_survivors(
+    request: ConsentRequest, session: SumSession, own: int, terms: SumTerms
+) -> None:
     """Everybody that shared is either alive or dropped, and enough are alive."""
     shared = {each.member for each in session.held}
     for numbers in (request.alive, request.dropped):
@@ -150,7 +152,7 @@ def check_survivors(request: ConsentRequest, session: Session, own: int, terms: 
 
 
 def check_consents(
-    request: UnmaskRequest, session: Session, digest: bytes, terms: SumTerms
+    request: UnmaskRequest, session: SumSession, digest: bytes, terms: SumTerms
 ) -> None:
     """Enough survivors signed exactly the set that this member signed."""
     signers = [member for member, _ in request.signatures]
@@ -168,7 +170,7 @@ def check_consents(
         )
 
 
-def in_phase(state: ClientState, session: int, phase: Phase) -> Session:
+def in_phase(state: ClientState, session: int, phase: Phase) -> SumSession:
     """The session of a request, if this member is ready for it."""
     order: Sequence[Phase] = ("shared", "masked", "consented")
     current = state.session

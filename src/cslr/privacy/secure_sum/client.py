@@ -68,7 +68,7 @@ from cslr.privacy.secure_sum.messages import (
     UnmaskRequest,
 )
 from cslr.privacy.secure_sum.shamir import SHARE_BYTES, split
-from cslr.privacy.secure_sum.state import ClientState, Held, Session
+from cslr.privacy.secure_sum.state import ClientState, Held, SumSession
 from cslr.privacy.secure_sum.terms import Release, SumTerms
 from cslr.privacy.values import _SEAL, Summed
 
@@ -209,7 +209,7 @@ class SumClient:
             )
             for member, pair in by_member.items()
         )
-        session = Session(number, "shared", secret, seed, own_key_share, own_seed_share)
+        session = SumSession(number, "shared", secret, seed, own_key_share, own_seed_share)
         self._state = replace(state, session=session, last_shared=number)
         mask_key, commitment = public_of(secret), commitment_of(seed)
         body = key_body(number, self.number, mask_key, commitment)
@@ -223,12 +223,12 @@ class SumClient:
             self._agreed[member] = _agree(own, dict(state.book)[member], member)
         return self._agreed[member]
 
-    def _own_parcel(self, session: Session) -> Parcel:
+    def _own_parcel(self, session: SumSession) -> Parcel:
         """What the server must show as this member's own."""
         keys = public_of(session.mask_secret), commitment_of(session.seed)
         return Parcel(self.number, *keys, b"", bytes(SEALED_BYTES))
 
-    def _held(self, parcel: Parcel, session: Session) -> Held:
+    def _held(self, parcel: Parcel, session: SumSession) -> Held:
         """This member's shares of the secrets of one that shared."""
         if parcel.member == self.number:
             return Held(self.number, session.own_key_share, session.own_seed_share)
@@ -257,7 +257,7 @@ class SumClient:
         return mark
 
     def _add_masks(
-        self, total: MaskSum, session: Session, release: Release, parcels: Sequence[Parcel]
+        self, total: MaskSum, session: SumSession, release: Release, parcels: Sequence[Parcel]
     ) -> None:
         context = Context(self.terms.digest, session.number, release.digest)
         total.add_mask(context.self_key(session.seed, self.number), 1)

@@ -34,14 +34,16 @@ def plain_sum(contributions: Iterable[Bounded]) -> Summed:
         if grid is None:
             grid, total = each.grid, np.zeros(rows.shape[1], dtype=np.int64)
         if each.grid != grid:
-            raise ValueError("contributions must lie on one grid")
+            raise ValueError("contributions must all be on the same grid")
         # A row of width one would be broadcast to every coordinate, far beyond its bound.
         if rows.shape[1] != len(total):
             raise ValueError("contributions must have the same number of coordinates")
         count += len(rows)
         # Decided by the count, never by the sum: an error that depends on the sum would leak it.
         if count > grid.most_clients:
-            raise ValueError(f"a sum is exact for at most {grid.most_clients} clients on this grid")
+            raise ValueError(
+                f"contributions: this grid allows sums of at most {grid.most_clients} clients"
+            )
         total += rows.sum(axis=0, dtype=np.int64)
     if grid is None:
         raise ValueError("contributions must not be empty")

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from cslr.errors import SumStateCorrupted
 
-__all__ = ["ClientState", "Held", "Phase", "Session"]
+__all__ = ["ClientState", "Held", "Phase", "SumSession"]
 
 Phase = Literal["shared", "masked", "consented"]
 _VERSION = 1
@@ -30,7 +30,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Session:
+class SumSession:
     """A session that this member has shared secrets for."""
 
     number: int
@@ -55,7 +55,7 @@ class ClientState:
     channel_secret: bytes = b""
     book: tuple[tuple[int, bytes], ...] = ()
     """The channel keys of this epoch's members, verified."""
-    session: Session | None = None
+    session: SumSession | None = None
     last_shared: int = 0
     """The latest session for which secrets were shared; a session begins once."""
     last_unmasked: int = 0
@@ -100,12 +100,12 @@ class ClientState:
         )
 
 
-def _session(plain: dict[str, Any]) -> Session:
+def _session(plain: dict[str, Any]) -> SumSession:
     held = (
         Held(each["member"], bytes.fromhex(each["key_share"]), bytes.fromhex(each["seed_share"]))
         for each in plain["held"]
     )
-    return Session(
+    return SumSession(
         number=plain["number"],
         phase=plain["phase"],
         mask_secret=bytes.fromhex(plain["mask_secret"]),

@@ -80,7 +80,7 @@ def _alone(work: Path) -> Iterator[None]:
             stack.enter_context(_locked(work.with_suffix(".lock"), fcntl.LOCK_NB))
         except BlockingIOError:
             raise RunDirectoryError(
-                f"{work} is in use by another program; run the cell again when that has ended"
+                f"{work} is in use by another process; run the cell again when it has ended"
             ) from None
         yield
 

@@ -48,9 +48,9 @@ STUDIES_KEPT: Final = 2
 _NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile", "attack"}
 """What settles who holds which rows, once they are read."""
 _NOT_HERE: Final = {
-    "seeds": "a cell has one seed; write seed",
-    "yardsticks": "a cell is one method; list the yardsticks under method",
-    "stream.data": "where the data lie differs by machine; give --data DIR",
+    "seeds": "a cell has one seed; use seed",
+    "yardsticks": "a cell has one method; list yardsticks under method",
+    "stream.data": "the data directory depends on the machine; give --data DIR",
 }
 
 
@@ -207,7 +207,7 @@ def chosen(
     ):
         if unknown := [each for each in wanted if each not in known]:
             listed = ", ".join(map(str, sorted(known)))
-            raise ConfigError(f"{flag}: no cell has {unknown[0]!r}; there are {listed}")
+            raise ConfigError(f"{flag}: no cell has {unknown[0]!r}; known values: {listed}")
     return tuple(
         cell
         for cell in cells
@@ -234,9 +234,9 @@ def _values(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
 
 
 def _parsed(path: Path) -> _File:
@@ -255,7 +255,7 @@ def _part(raw: _PartOfFile) -> Part:
         if not isinstance(values, list) or not values:
             raise ConfigError(f"grid: {name} must be a list of one or more values")
         if name in base:
-            raise ConfigError(f"{name} stands in base and in grid; keep one")
+            raise ConfigError(f"{name} is set in both base and grid; keep one")
     return Part(base, grid)
 
 
@@ -271,11 +271,14 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
     method_named(config.method)
     if config.stream.name not in STREAMS:
         known = ", ".join(STREAMS)
-        raise ConfigError(f"no stream {config.stream.name!r}; known streams: {known}")
+        raise ConfigError(f"unknown stream {config.stream.name!r}; known streams: {known}")
     if config.privacy.mode == "enforced":
-        raise ConfigError("privacy.mode: enforced noise is never the same twice; leave it out")
+        raise ConfigError(
+            "privacy.mode: experiments cannot use enforced privacy, whose noise is not "
+            "reproducible; remove it"
+        )
     if config.privacy.evaluation != "stored":
-        raise ConfigError("privacy.evaluate: tables are made of stored figures; leave it out")
+        raise ConfigError("privacy.evaluate: tables require stored scores; remove it")
     return Cell.of(config)
 
 

@@ -223,7 +223,7 @@ def _work(cell: Cell, places: Places) -> Trouble | None:
 
 def _killed(again: bool) -> Trouble:
     """What is known of a process that ended without a word."""
-    then = "it goes on in a new process" if again else f"as {_TRIES} times in a row"
+    then = "it is retried in a new process" if again else f"this was attempt {_TRIES} of {_TRIES}"
     text = f"the process that ran it was killed (out of memory?); {then}"
     return Trouble(text, text)
 

@@ -135,7 +135,9 @@ def sweep(
 ) -> Sweep:
     """Try every m of ``counts`` on ``draws`` random choices among the sentences public (n, r)."""
     if max(counts) > len(public):
-        raise ValueError(f"counts: {max(counts)} anchors from {len(public)} public sentences")
+        raise ValueError(
+            f"counts: {max(counts)} anchors cannot be drawn from {len(public)} public sentences"
+        )
     if not margin > 0:
         raise ValueError(f"margin must be positive, not {margin}")
     pool = rng.permutation(len(public))[: max(REFERENCE, *counts)]
@@ -143,7 +145,7 @@ def sweep(
     ids = candidates.ids
     hits = pair_hits(standardised(raw).astype(np.float32), ids, margin)
     if not len(hits):
-        raise ValueError("candidates must be of at least two modes")
+        raise ValueError("candidates must have at least two modes")
     least = float(hits.min())
     tried = [_try(raw, candidates, m, margin, least, rng, draws) for m in sorted(set(counts))]
     return Sweep(
@@ -219,18 +221,18 @@ def examine(
     unit = "word" if embedded.family.name == "tagging" else "sentence"
     if config.replay.anchor_kind != "sentences" or config.replay.grouping == "pooled":
         raise ConfigError(
-            "cslr anchors looks at lists of each label and at anchors that are public sentences: "
-            "leave replay.anchor_kind and replay.grouping out"
+            "cslr anchors supports lists per label and public sentences as anchors only: "
+            "remove replay.anchor_kind and replay.grouping"
         )
     wanted = max([config.replay.anchors, *(counts or ())])
     if wanted > sentences:
         raise ConfigError(
-            f"stream {name!r} has {sentences} public {unit}s, so {wanted} anchors cannot be drawn "
-            f"from them; ask for fewer with --anchor-count or --sweep"
+            f"stream {name!r} has {sentences} public {unit}s, so {wanted} anchors cannot be "
+            "drawn from them; use fewer with --anchor-count or --sweep"
         )
     candidates = simulated_candidates(config, embedded)
     if len(np.unique(candidates.ids)) < 2:
-        raise DataError(f"stream {name!r} has one mode only: there is nothing to tell apart")
+        raise DataError(f"stream {name!r} has one mode only, so there is nothing to separate")
     seed, public = config.seeds[0], candidates.space.into(embedded.public)
     tried = counts or [count for count in SWEEP if count <= sentences]
     seen = sweep(candidates, public, tried, margin, failure, Seeds(seed).at("anchors tried"))

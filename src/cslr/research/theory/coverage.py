@@ -53,7 +53,7 @@ def coverage(
     among = nearest_distance(public, anchors)
     among = among[among > 1e-9]  # an anchor is no news to itself
     if not len(among):
-        raise ValueError("public must hold sentences that are no anchors")
+        raise ValueError("public must contain sentences that are not anchors")
     of_rows = nearest_distance(rows, anchors)
     return Coverage(
         sentences=len(public),
@@ -84,8 +84,8 @@ class Licence:
     def __str__(self) -> str:
         if self.text is None:
             return (
-                "not stated: check yourself that the sentences may be used and handed to every "
-                "client"
+                "not stated: check that you may use the sentences and distribute them to "
+                "every client"
             )
         return f"{self.text} (says {self.source})"
 

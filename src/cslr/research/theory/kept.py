@@ -77,13 +77,15 @@ class KeptRun:
         path = self.path / f"seed-{seed}" / "replay.safetensors"
         if not path.is_file():
             raise RunDirectoryError(
-                f"{self.path} is a run of {self.model.method}, which kept no replay "
+                f"{self.path} is a run of {self.model.method}, which stores no replay "
                 f"({path.name} of seed {seed}); give a run of cslr"
             )
         arrays = _arrays(path)
         if not set(_NEEDED) <= arrays.keys():
             missing = ", ".join(sorted(set(_NEEDED) - arrays.keys()))
-            raise RunDirectoryError(f"{path} is no replay of Gaussian modes: it has no {missing}")
+            raise RunDirectoryError(
+                f"{path} is not a replay of Gaussian modes: it has no {missing}"
+            )
         family = Family(self.model.family, len(self.model.labels))
         labels = arrays["labels"].astype(np.int64)
         tasks = arrays["tasks"].astype(np.int64) if "tasks" in arrays else self._tasks(labels, path)
@@ -137,7 +139,7 @@ class KeptRun:
             sub_modes = max(1, len(labels) // declared)
             if np.array_equal(np.repeat(np.concatenate(groups), sub_modes), labels):
                 return np.repeat(np.arange(len(groups)), [len(g) * sub_modes for g in groups])
-        raise RunDirectoryError(f"{path} does not say which task its modes belong to")
+        raise RunDirectoryError(f"{path} does not record the task of its modes")
 
 
 def load_run(path: Path) -> KeptRun:
@@ -146,8 +148,8 @@ def load_run(path: Path) -> KeptRun:
     config, trace = read_config(path), path / "trace.jsonl"
     if config.replay.coordinates != "projection":
         raise ConfigError(
-            f"{path} is in coordinates that several encoders share; quality is judged where all "
-            "clients run one"
+            f"{path} is in coordinates shared by several encoders; cslr quality requires a "
+            "run with one encoder"
         )
     lines, whole = read_trace(trace)
     if not whole or whole < trace.stat().st_size:  # a finished run has no line that was cut off

@@ -40,7 +40,7 @@ from cslr.protocol.head import Head
 from cslr.protocol.targets import Family
 from cslr.research.theory.kept import KeptReplay
 
-__all__ = ["Bound", "Quality", "energy_distance", "logistic_rule", "quality", "told_apart"]
+__all__ = ["Quality", "VariationBound", "energy_distance", "logistic_rule", "quality", "told_apart"]
 
 SAMPLES: Final = 1000
 """Rows of a task that are looked at, and as many draws of its replay."""
@@ -49,7 +49,7 @@ RIDGE: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Bound:
+class VariationBound:
     """A lower bound on a total variation: as estimated, and as it holds with 95 % confidence."""
 
     value: float
@@ -61,8 +61,8 @@ class Quality:
     """One task's replay against its evaluation rows."""
 
     rows: int
-    means: Bound
-    shape: Bound
+    means: VariationBound
+    shape: VariationBound
     head: float  # NaN without a head
     labels: float
     energy: float
@@ -88,7 +88,7 @@ def quality(
     chosen = rng.permutation(len(z))[:samples]
     chosen = chosen[joint.sum(axis=0)[labels[chosen]] > 0]  # labels the replay knows of
     if len(chosen) < 4:
-        nothing = Bound(math.nan, math.nan)
+        nothing = VariationBound(math.nan, math.nan)
         return Quality(len(chosen), nothing, nothing, math.nan, math.nan, math.nan)
     x, y = replay.into(z[chosen]), labels[chosen]
     drawn = _draw(replay, joint, y, rng)
@@ -106,7 +106,9 @@ def quality(
     )
 
 
-def told_apart(rows: FloatArray, drawn: FloatArray, groups: IntArray, half: BoolArray) -> Bound:
+def told_apart(
+    rows: FloatArray, drawn: FloatArray, groups: IntArray, half: BoolArray
+) -> VariationBound:
     """How well rules learnt on one half of the pairs tell rows from draws (n, p) on the other.
 
     groups: (n,) which of the rules decides about row i and draw i; half: (n,) what is learnt from.
@@ -124,7 +126,7 @@ def told_apart(rows: FloatArray, drawn: FloatArray, groups: IntArray, half: Bool
     right, wrong = int(says_row[~half].sum()), int(says_drawn[~half].sum())
     low = binomtest(right, count).proportion_ci(0.95).low
     high = binomtest(wrong, count).proportion_ci(0.95).high  # 2.5 % each: 95 % together
-    return Bound(max(0.0, (right - wrong) / count), max(0.0, float(low - high)))
+    return VariationBound(max(0.0, (right - wrong) / count), max(0.0, float(low - high)))
 
 
 def logistic_rule(rows: FloatArray, drawn: FloatArray) -> tuple[FloatArray, float]:

@@ -90,12 +90,13 @@ def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) ->
     """Judge the replay of every seed and task of a run on the evaluation rows of its stream."""
     if embedded.encoder != run.model.encoder_id:
         raise EncoderError(
-            f"encoder {run.config.encoder!r} is {embedded.encoder} here, but the run learnt with "
-            f"{run.model.encoder_id}: its replay lies in no other space; install that one"
+            f"encoder {run.config.encoder!r} is {embedded.encoder} here, but the run was "
+            f"trained with {run.model.encoder_id}, and its replay is in that embedding space; "
+            "install that version"
         )
     if not len(embedded.test.z):
         raise DataError(
-            f"stream {embedded.stream.name!r} has no test rows to hold the replay against"
+            f"stream {embedded.stream.name!r} has no test rows to compare the replay with"
         )
     names = list(run.model.tasks)
     judged = []

@@ -42,14 +42,14 @@ CSV = {
     ),
     "empty client": (b"fine,praise, ,spring,train,p1\n", "column 'client' is empty"),
     "empty person": (b"fine,praise,north,spring,train,\n", "column 'person' is empty"),
-    "unknown split": (b"fine,praise,north,spring,dev,p1\n", "split 'dev'; a row is train or test"),
+    "unknown split": (b"fine,praise,north,spring,dev,p1\n", "split 'dev' must be train or test"),
     "person in train and test": (
         b"fine,praise,north,spring,test,p1\n",
         "person 'p1' is in test here and in train in line 2",
     ),
     "not a row": (b"fine,praise,north\n", "3 cells where the header .* has 6"),
     "not UTF-8": (b"f\xffne,praise,north,spring,train,p1\n", "byte 2 of the line is not UTF-8"),
-    "NUL byte": (b"f\0ne,praise,north,spring,train,p1\n", "holds a NUL byte"),
+    "NUL byte": (b"f\0ne,praise,north,spring,train,p1\n", "contains a NUL byte"),
     "line too long": (b"x" * 1_000_001 + b"\n", "the line has 1,000,001 bytes, more than"),
 }
 
@@ -59,27 +59,27 @@ JSONL = {
     "undeclared label": (line(label="joy"), "label 'joy' is not declared"),
     "several labels": (line(label=["praise", "blame"]), "2 labels; classification has one"),
     "missing column": (line(task=None), "the row has no column 'task'"),
-    "wrong type": (line(client=3.5), "column 'client' holds a float"),
+    "wrong type": (line(client=3.5), "column 'client' contains a float"),
     "empty client": (line(client=" "), "column 'client' is empty"),
-    "not a row": (b"[1, 2]\n", "not an object"),
+    "not a row": (b"[1, 2]\n", "not a JSON object"),
     "not UTF-8": (b'{"text": "\xe9t\xe9"}\n', "is not UTF-8"),
-    "NUL byte": (line(text="a\0b"), "holds a NUL"),
+    "NUL byte": (line(text="a\0b"), "contains a NUL"),
     "line too long": (line(text="x" * 1_000_000), "bytes, more than 1,000,000"),
 }
 
 MORE_JSONL = [
-    (b'{"text": "fine", "text": "bad"}\n', "not a row", "'text' stands there twice"),
-    (b"{oops}\n", "not a row", "not JSON"),
-    (b"[" * 900_000 + b"\n", "not a row", "not JSON"),
-    (b"1" * 9_000 + b"\n", "not a row", "not JSON"),
-    (line(text="\ud800"), "not UTF-8", "holds half a character"),
-    (line(text=["fine"]), "wrong type", "'text' holds a list, not a text"),
-    (line(label=True), "wrong type", "'label' holds a bool"),
-    (line(label={"a": 1}), "wrong type", "'label' holds a dict"),
-    (line(label="praise|blame"), "undeclared label", "declare family intents"),
+    (b'{"text": "fine", "text": "bad"}\n', "not a row", "key 'text' is duplicated"),
+    (b"{oops}\n", "not a row", "not valid JSON"),
+    (b"[" * 900_000 + b"\n", "not a row", "not valid JSON"),
+    (b"1" * 9_000 + b"\n", "not a row", "not valid JSON"),
+    (line(text="\ud800"), "not UTF-8", "contains an unpaired surrogate"),
+    (line(text=["fine"]), "wrong type", "'text' contains a list, not a string"),
+    (line(label=True), "wrong type", "'label' contains a bool"),
+    (line(label={"a": 1}), "wrong type", "'label' contains a dict"),
+    (line(label="praise|blame"), "undeclared label", "declare family = .intents."),
     (line(text=None), "missing column", "no column 'text'"),
     (line(client=None), "missing column", "no column 'client'"),
-    (b"null\n", "not a row", "not an object"),
+    (b"null\n", "not a row", "not a JSON object"),
 ]
 
 CASES = (
@@ -113,15 +113,19 @@ WORDS = {"text": "Ida Holm waits", "label": ["B-PER", "I-PER", "O"]}
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"label": ["O", "I-PER", "O"]}, "not BIO", "tag 'I-PER' of word 2 goes on with nothing"),
+        ({"label": ["O", "I-PER", "O"]}, "not BIO", "tag 'I-PER' of word 2 does not"),
         ({"label": ["B-PER", "I-LOC", "O"]}, "not BIO", "tag 'I-LOC' of word 2"),
         ({"label": ["PER", "O", "O"]}, "not BIO", "tag 'PER' of word 1 is not O, B-TYPE"),
         ({"label": ["B-", "O", "O"]}, "not BIO", "tag 'B-' of word 1"),
         ({"label": ["B-ORG", "O", "O"]}, "undeclared label", "tag 'B-ORG' of word 1"),
         ({"label": ["O", "O"]}, "words and tags", "2 tags for 3 words"),
-        ({"text": ["Ida Holm", "is", "in"]}, "words and tags", "word 1 is empty, has a space"),
+        ({"text": ["Ida Holm", "is", "in"]}, "words and tags", "word 1 is empty, contains a space"),
         ({"text": ["Ida", "", "in"]}, "words and tags", "word 2 is empty"),
-        ({"text": ["Ida", 3, "in"]}, "words and tags", "word 2 is empty, has a space or is no"),
+        (
+            {"text": ["Ida", 3, "in"]},
+            "words and tags",
+            "word 2 is empty, contains a space or is not",
+        ),
         ({"text": [], "label": []}, "empty text", "'text' is empty"),
         ({"text": " ", "label": []}, "empty text", "'text' is empty"),
         ({"task": "autumn"}, "label not of the task", "tag 'B-PER' does not belong to task"),
@@ -200,7 +204,7 @@ def test_a_parquet_cell_that_is_not_utf8_is_told_with_its_number(write, declare)
     content = path.read_bytes()
     assert b"abcdefgh" in content
     path.write_bytes(content.replace(b"abcdefgh", b"abc\xffefgh"))
-    with pytest.raises(DataError, match=r"row 2: a cell is not UTF-8"):
+    with pytest.raises(DataError, match=r"row 2: a cell is not valid UTF-8"):
         load_own(path, declare(), PUBLIC)
     assert load_own(path, declare(), PUBLIC, True).skipped == {"not UTF-8": 1}
 
@@ -243,7 +247,7 @@ def test_gzip_that_ends_early_is_told(write, declare, ending):
     rows = [JSON | {"text": f"{number:x}" * 40} for number in range(7, 9_000, 7)]
     path = write(ending, rows)
     path.write_bytes(path.read_bytes()[:-3_000])
-    with pytest.raises(DataError, match=rf"shops\.{ending}, line \d+: the gzip data end here"):
+    with pytest.raises(DataError, match=rf"shops\.{ending}, line \d+: the gzip data end early"):
         load_own(path, declare(), PUBLIC)
     own = load_own(path, declare(), PUBLIC, skip_bad_rows=True)
     assert own.skipped == {"cut short": 1}
@@ -295,7 +299,7 @@ def test_a_refused_line_that_opens_a_quote_takes_only_its_own_row_along(write, d
 def test_a_stray_quote_does_not_take_the_rest_of_the_file_along(write, declare):
     stray = b'"fine,praise,north,spring,train,p1\n"a","praise",north,spring,train,p1\n'
     path = write("csv", HEAD + GOOD + stray + GOOD + GOOD)
-    with pytest.raises(DataError, match=r"line 3: not CSV up to line 4"):
+    with pytest.raises(DataError, match=r"line 3: not valid CSV up to line 4"):
         load_own(path, declare(), PUBLIC)
     own = load_own(path, declare(), PUBLIC, skip_bad_rows=True)
     assert own.skipped == {"not a row": 1}
@@ -364,22 +368,25 @@ def test_a_person_whom_two_clients_hold_is_never_just_left_out(write, declare, e
     content = HEAD + GOOD + b"fine,praise,east,spring,train,p1\n" + GOOD
     path = write(ending, content if ending == "csv" else theirs)
     where, first = ("line 3", "line 2") if ending == "csv" else ("row 2", "row 1")
-    told = f"{where}: person 'p1' is with client 'east' here and with 'north' in {first}"
+    told = f"{where}: person 'p1' is in client 'east' here and in 'north' in {first}"
     with pytest.raises(DataError, match=f"1 row not as declared.*\n.*{told}"):
         load_own(path, declare(), PUBLIC)
-    with pytest.raises(DataError, match=f"They cannot be left out.*\n.*{told}"):
+    with pytest.raises(DataError, match=f"They cannot be skipped.*\n.*{told}"):
         load_own(path, declare(), PUBLIC, skip_bad_rows=True)
 
 
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b"text,label,client,task,split\n", "no column 'person', declared as person.*'text', "),
-        (b"text;label;client;task;split;person\n", "no column 'text'.*or its delimiter"),
-        (b"text,label,client,task,split,person,text\n", "two columns are called 'text'"),
+        (
+            b"text,label,client,task,split\n",
+            "no column 'person', which is declared as person.*'text', ",
+        ),
+        (b"text;label;client;task;split;person\n", "no column 'text'.*or delimiter"),
+        (b"text,label,client,task,split,person,text\n", "column 'text' is duplicated"),
         (b"t\xffxt,label,client,task,split,person\n", "byte 2 of the line is not UTF-8"),
         (b"\xff\xfet\0e\0x\0t\0\n", "NUL byte"),
-        (b"", "no column 'text'.*columns here: none"),
+        (b"", "no column 'text'.*columns in the file: none"),
         (b'"text,label\n', "no header"),
         (b"text,label\rclient\n", "no header"),
     ],
@@ -394,7 +401,9 @@ def test_a_header_no_row_can_be_read_under_is_refused_whatever_the_policy(
 
 def test_a_parquet_file_without_a_column_is_refused(write, declare):
     cells = {name: cell for name, cell in JSON.items() if name != "split"}
-    with pytest.raises(DataError, match=r"no column 'split', declared as split; columns here"):
+    with pytest.raises(
+        DataError, match=r"no column 'split', which is declared as split; columns in"
+    ):
         load_own(write("parquet", [cells]), declare(), PUBLIC, True)
 
 

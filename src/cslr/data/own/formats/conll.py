@@ -17,8 +17,7 @@ from pathlib import Path
 from cslr.data.own.parse.problems import Problem
 from cslr.data.own.reader.lines import Line, lines_of
 from cslr.data.own.reader.raw import Raw
-from cslr.data.streams.conll import Problem as Wrong
-from cslr.data.streams.conll import conll_sentences
+from cslr.data.streams.conll import BadLine, conll_sentences
 
 __all__ = ["LABEL", "TEXT", "conll_rows"]
 
@@ -59,13 +58,13 @@ def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | P
         yield refused
         return
     for found in conll_sentences((line.number, line.text) for line in block):
-        if isinstance(found, Wrong):
+        if isinstance(found, BadLine):
             yield _problem(found, block[-1])
         else:
             yield Raw(found.line, {**fields, TEXT: list(found.words), LABEL: list(found.tags)})
 
 
-def _problem(found: Wrong, last: Line) -> Problem:
+def _problem(found: BadLine, last: Line) -> Problem:
     what = found.message[:_SHOWN]
     if found.line == last.number and not last.ended:
         return Problem(found.line, "cut short", f"the file ends within this line: {what}")

@@ -78,7 +78,7 @@ def _malformed(error: csv.Error, start: int, last: Line) -> Problem:
         )
     if "new-line character" in str(error):
         return Problem(start, "not a row", "a carriage return within a line; end lines with LF")
-    return Problem(start, "not a row", f"not CSV up to line {last.number} ({error})")
+    return Problem(start, "not a row", f"not valid CSV up to line {last.number} ({error})")
 
 
 def _row(cells: list[str], header: list[str], start: int, last: Line) -> Raw | Problem:

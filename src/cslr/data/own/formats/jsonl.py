@@ -27,19 +27,19 @@ def _row(line: Line) -> Raw | Problem:
         value = json.loads(line.text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         if not line.ended:
-            what = "the file ends within this line; get the whole file, or remove the line"
+            what = "the file ends within this line; use the complete file, or remove the line"
             return Problem(line.number, "cut short", what)
-        return Problem(line.number, "not a row", f"not JSON ({error})")
+        return Problem(line.number, "not a row", f"not valid JSON ({error})")
     if not isinstance(value, dict):
-        return Problem(line.number, "not a row", "not an object {...} of columns")
+        return Problem(line.number, "not a row", "not a JSON object")
     return Raw(line.number, value)
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose names differ: which of two cells was meant nobody can say."""
+    """An object without duplicate keys: with duplicates the intended value is ambiguous."""
     cells = dict(pairs)
     if len(cells) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {quoted(twice)} stands there twice")
+        raise ValueError(f"the key {quoted(twice)} is duplicated")
     return cells

@@ -33,11 +33,13 @@ def parquet_rows(path: Path, roles: Mapping[str, str]) -> Iterator[Raw | Problem
     except DataError:
         raise
     except FileNotFoundError:
-        raise DataError(f"{path} cannot be opened: no such file") from None
+        raise DataError(f"{path} cannot be opened: file not found") from None
     except failures as error:
         if done == 0:
             what = str(error).split("\n")[0]
-            raise DataError(f"{path} cannot be read as Parquet ({what}); get it again") from None
+            raise DataError(
+                f"{path} cannot be read as Parquet ({what}); write or download it again"
+            ) from None
         yield Problem(done + 1, "damaged file", "the file cannot be read from here on")
 
 
@@ -57,7 +59,9 @@ def _single(batch: Any, number: int, failures: tuple[Any, ...]) -> Raw | Problem
     try:
         return _bounded(Raw(number, batch.to_pylist()[0]))
     except UnicodeDecodeError:
-        return Problem(number, "not UTF-8", "a cell is not UTF-8; write the file again as UTF-8")
+        return Problem(
+            number, "not UTF-8", "a cell is not valid UTF-8; write the file again as UTF-8"
+        )
     except failures as error:
         return Problem(number, "not a row", f"a cell cannot be read ({error})")
 
@@ -77,5 +81,6 @@ def _pyarrow() -> tuple[Any, Any]:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise ConfigError(
-            'Parquet needs pyarrow: pip install "cslr[parquet]", or save the rows as CSV or JSONL'
+            'reading Parquet requires pyarrow: pip install "cslr[parquet]", or save the rows '
+            "as CSV or JSONL"
         ) from None

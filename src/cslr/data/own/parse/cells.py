@@ -19,7 +19,7 @@ def text_in(row: Raw, column: str) -> str:
     """The text as it stands."""
     value = _cell(row, column)
     if not isinstance(value, str | None):
-        raise Unfit("wrong type", f"column {quoted(column)} holds {_type(value)}, not a text")
+        raise Unfit("wrong type", f"column {quoted(column)} contains {_type(value)}, not a string")
     text = _clean(value or "", column)
     if not text.strip():
         raise Unfit("empty text", f"column {quoted(column)} is empty; fill it in or remove the row")
@@ -36,7 +36,9 @@ def words_in(row: Raw, column: str) -> tuple[str, ...]:
         raise Unfit("empty text", f"column {quoted(column)} is empty; fill it in or remove the row")
     for place, word in enumerate(words, start=1):
         if word.split() != [word]:
-            raise Unfit("words and tags", f"word {place} is empty, has a space or is no text")
+            raise Unfit(
+                "words and tags", f"word {place} is empty, contains a space or is not a string"
+            )
     return words
 
 
@@ -71,7 +73,7 @@ def _name(value: object, column: str) -> str:
         return str(value)
     raise Unfit(
         "wrong type",
-        f"column {quoted(column)} holds {_type(value)}, not a name or a whole number",
+        f"column {quoted(column)} contains {_type(value)}, not a name or a whole number",
     )
 
 
@@ -88,11 +90,15 @@ def _json_list(text: str) -> list[object] | None:
 def _clean(text: str, column: str) -> str:
     """Refuses what JSON and Parquet can hide in a string."""
     if "\0" in text:
-        raise Unfit("NUL byte", f"column {quoted(column)} holds a NUL; the file is damaged")
+        raise Unfit(
+            "NUL byte", f"column {quoted(column)} contains a NUL character; the file is damaged"
+        )
     try:
         text.encode()
     except UnicodeEncodeError:
-        what = f"column {quoted(column)} holds half a character; write the file again as UTF-8"
+        what = (
+            f"column {quoted(column)} contains an unpaired surrogate; write the file again as UTF-8"
+        )
         raise Unfit("not UTF-8", what) from None
     return text
 

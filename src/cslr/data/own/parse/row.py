@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from cslr.data.own.parse.answers import Known, parse_answer
 from cslr.data.own.parse.cells import has, name_in
+from cslr.data.own.parse.labels import Known, parse_answer
 from cslr.data.own.parse.problems import Problem, Unfit, quoted
 from cslr.data.own.reader.raw import Raw
 
@@ -22,7 +22,7 @@ class OwnRow:
     answer: tuple[int, ...]
     task: int
     client: str
-    """Empty only in a test row that belongs to nobody."""
+    """Empty only in a test row that belongs to no client."""
     person: str
     """Empty where no column names people."""
     test: bool
@@ -50,7 +50,7 @@ def _is_test(row: Raw, known: Known) -> bool:
         return False
     name = name_in(row, column).lower()
     if name not in ("train", "test"):
-        raise Unfit("unknown split", f"split {quoted(name)}; a row is train or test")
+        raise Unfit("unknown split", f"split {quoted(name)} must be train or test")
     return name == "test"
 
 
@@ -66,13 +66,15 @@ def _task(row: Raw, known: Known) -> int:
 
 
 def _client(row: Raw, known: Known, test: bool) -> str:
-    """Who holds the row. Test rows may be nobody's: they are for evaluation only."""
+    """The client that holds the row. Test rows may have none: they are for evaluation only."""
     column = known.declaration.columns.client
     if test and not has(row, column):
         return ""
     name = unicodedata.normalize("NFC", name_in(row, column))
     if not name and not test:
-        raise Unfit("empty client", f"column {quoted(column)} is empty; say who holds the row")
+        raise Unfit(
+            "empty client", f"column {quoted(column)} is empty; give the client that holds the row"
+        )
     return name
 
 
@@ -82,5 +84,7 @@ def _person(row: Raw, known: Known) -> str:
         return ""
     name = unicodedata.normalize("NFC", name_in(row, column))
     if not name:
-        raise Unfit("empty person", f"column {quoted(column)} is empty; say whose row it is")
+        raise Unfit(
+            "empty person", f"column {quoted(column)} is empty; give the person the row is about"
+        )
     return name

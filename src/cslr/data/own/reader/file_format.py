@@ -21,8 +21,8 @@ def format_of(path: Path) -> Format:
         if ending == known and not (known == "parquet" and is_gzip(path)):
             return known  # type: ignore[no-any-return]
     raise DataError(
-        f"{path}: rows are read from files that end in .csv, .jsonl, .conll (each also with .gz) "
-        f"or .parquet"
+        f"{path}: unsupported file name extension; use .csv, .jsonl, .conll (each also with "
+        ".gz) or .parquet"
     )
 
 

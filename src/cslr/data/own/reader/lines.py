@@ -72,7 +72,7 @@ def _line(file: BufferedIOBase, number: int) -> Line | None:
     problem = None
     if b"\0" in raw:
         problem = Problem(
-            number, "NUL byte", "the line holds a NUL byte; the file is damaged or not text"
+            number, "NUL byte", "the line contains a NUL byte; the file is damaged or not text"
         )
     try:
         text = raw.decode("utf-8")
@@ -101,5 +101,7 @@ def _too_long(file: BufferedIOBase, number: int, raw: bytes) -> Line:
 
 def _broken(number: int, error: Exception) -> Problem:
     if isinstance(error, EOFError):
-        return Problem(number, "cut short", "the gzip data end here early; get the whole file")
-    return Problem(number, "damaged file", f"cannot be read from here on ({error}); get it again")
+        return Problem(number, "cut short", "the gzip data end early; use the complete file")
+    return Problem(
+        number, "damaged file", f"cannot be read from here on ({error}); write or download it again"
+    )

@@ -27,12 +27,12 @@ def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) ->
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
-            f"{where}: two columns are called {quoted(twice[0])}; give every column its own name"
+            f"{where}: column {quoted(twice[0])} is duplicated; give every column its own name"
         )
     for role, name in roles.items():
         if name not in names:
             there = ", ".join(map(quoted, names[:30])) or "none"
             raise DataError(
-                f"{where}: no column {quoted(name)}, declared as {role}; columns here: {there}. "
-                f"Correct the columns of the declaration, or its delimiter"
+                f"{where}: no column {quoted(name)}, which is declared as {role}; columns in "
+                f"the file: {there}. Correct [columns] or delimiter in the declaration"
             )

@@ -21,7 +21,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.config import Config, with_settings
 from cslr.data.own import read_public
-from cslr.data.own.parse.answers import Known
+from cslr.data.own.parse.labels import Known
 from cslr.data.streams import Rows, Stream, load_stream
 from cslr.errors import ConfigError, DataError
 from cslr.protocol.translation import (
@@ -42,10 +42,10 @@ from cslr.text.spacing import spaced
 __all__ = [
     "COUNTS",
     "Compared",
+    "EncoderView",
     "Kept",
     "Pair",
     "Reach",
-    "View",
     "compare",
     "judge",
     "reach",
@@ -63,7 +63,7 @@ FEWEST: Final = 20 * HELD_OUT
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class EncoderView:
     """PUBLIC. What one encoder makes of the public sentences and of the label texts."""
 
     public: PublicEmbeddings
@@ -130,19 +130,19 @@ def compare(
 ) -> Compared:
     """Every pair of the encoders, in both directions, on the public part of a stream."""
     if len(set(encoders)) < 2 or len(set(encoders)) < len(encoders):
-        raise ConfigError("--encoders takes two or more different encoders, e.g. minilm,mpnet")
+        raise ConfigError("--encoders must be two or more different encoders, e.g. minilm,mpnet")
     stream = _public_part(settle(config))
     if len(stream.public) < FEWEST:
         raise DataError(
-            f"stream {stream.name!r} has {len(stream.public)} public sentences; to compare "
-            f"encoders it takes {FEWEST} or more"
+            f"stream {stream.name!r} has {len(stream.public)} public sentences; comparing "
+            f"encoders requires at least {FEWEST}"
         )
     seen = views(stream, config, encoders, progress)
     fitted = int(np.sum(~_held(len(seen[0].public.z))))
     if max(counts or [0]) > fitted:
         raise ConfigError(
-            f"stream {stream.name!r} has {fitted} public sentences beside those held out, so "
-            f"{max(counts or [0])} anchors cannot be drawn from them; ask for fewer with --sweep"
+            f"stream {stream.name!r} has {fitted} public sentences besides those held out, so "
+            f"{max(counts or [0])} anchors cannot be drawn from them; use fewer with --sweep"
         )
     tried = sorted(set(counts or [count for count in COUNTS if count <= fitted]))
     seed, names = config.seeds[0], [label.name for label in stream.labels]
@@ -164,7 +164,7 @@ def compare(
 
 def views(
     stream: Stream, config: Config, encoders: Sequence[str], progress: bool = False
-) -> list[View]:
+) -> list[EncoderView]:
     """The public sentences and label texts of a stream as each encoder sees them; no rows."""
     corpus, public = corpus_digest(stream.public), _without_rows(stream)
     embedded_streams = [
@@ -174,10 +174,12 @@ def views(
     seen = [
         (PublicEmbeddings(each.encoder, corpus, each.public), each) for each in embedded_streams
     ]
-    return [View(public, each.label_texts) for public, each in seen]
+    return [EncoderView(public, each.label_texts) for public, each in seen]
 
 
-def judge(source: View, target: View, counts: Sequence[int], seeds: Seeds) -> tuple[Kept, ...]:
+def judge(
+    source: EncoderView, target: EncoderView, counts: Sequence[int], seeds: Seeds
+) -> tuple[Kept, ...]:
     """What the source finds again of what the target says, in every way there is."""
     check_same_corpus([source.public, target.public])
     n = len(target.public.z)
@@ -216,7 +218,7 @@ def judge(source: View, target: View, counts: Sequence[int], seeds: Seeds) -> tu
     return tuple(found)
 
 
-def reach(name: str, view: View, labels: Sequence[str]) -> Reach:
+def reach(name: str, view: EncoderView, labels: Sequence[str]) -> Reach:
     """How far label texts are from public sentences, and those from each other."""
     n = len(view.public.z)
     others = view.public.z[~_held(n)]

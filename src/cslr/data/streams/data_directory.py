@@ -95,7 +95,7 @@ def parts(
 
 def unknown_rows(rows: str) -> ConfigError:
     """What is said about a choice of rows that no stream has."""
-    return ConfigError(f"no rows {rows!r}; use --rows subset, held-out or all")
+    return ConfigError(f"unknown --rows {rows!r}; use subset, held-out or all")
 
 
 def hash_of(prefix: bytes, text: str) -> bytes:
@@ -136,9 +136,9 @@ def data_directory(
     """``data`` if it is a directory; else told what ``stream`` looks for in one."""
     wanted = ", ".join([*(str(Path(folder, name)) for name in names), _PUBLIC])
     if data is None:
-        raise DataError(f"stream {stream!r} is not embedded; give --data DIR that holds {wanted}")
+        raise DataError(f"stream {stream!r} is not embedded; give --data DIR with {wanted}")
     if not data.is_dir():
-        raise DataError(f"no data directory {data}; give --data DIR that holds {wanted}")
+        raise DataError(f"data directory {data} does not exist; give --data DIR with {wanted}")
     return data
 
 
@@ -153,12 +153,12 @@ def public_sentences(directory: Path, count: int) -> tuple[str, ...]:
     path = directory / _PUBLIC
     sentences = tuple(line.strip() for line in islice(gzip_lines(path), count))
     if not sentences:
-        raise DataError(f"{path} holds no sentence; the public corpus may not be empty")
+        raise DataError(f"{path} contains no sentence; the public corpus must not be empty")
     return sentences
 
 
 def gzip_lines(path: Path) -> Iterator[str]:
-    """The lines of a gzipped text file; damage is told with the line it was met at."""
+    """The lines of a gzipped text file; an error names the line at which it occurred."""
     return _lines(path, lambda: gzip.open(path, "rt", encoding="utf-8", newline="\n"))
 
 
@@ -177,8 +177,8 @@ def _lines(path: Path, opened: Callable[[], TextIO]) -> Iterator[str]:
                 read += 1
                 yield line
     except FileNotFoundError as error:
-        raise DataError(f"no file {path}; give --data DIR that holds it") from error
+        raise DataError(f"file {path} does not exist; give --data DIR that contains it") from error
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}, after line {read}: cannot be read ({error}); get the file again"
+            f"{path}, after line {read}: cannot be read ({error}); download the file again"
         ) from error

@@ -18,7 +18,7 @@ import torch
 from cslr.arrays import BoolArray, FloatArray
 from cslr.methods.fedta.local import TEMPERATURE
 from cslr.methods.fedta.parts import Person, read, scaled
-from cslr.methods.fedta.rows import outputs_of
+from cslr.methods.fedta.task_rows import outputs_of
 from cslr.methods.method import Fitted
 from cslr.protocol.targets import Family
 

@@ -49,12 +49,12 @@ def _exactly(stream: ByteStream, length: int, deadline: float, clock: Callable[[
         try:
             piece = stream.read(min(PIECE, length - len(arrived)))
         except TimeoutError:
-            raise SenderTooSlow(_said(arrived, length, "nothing more came in time")) from None
+            raise SenderTooSlow(_said(arrived, length, "no more data arrived in time")) from None
         except OSError as error:
-            reason = error.strerror or "the connection broke"
+            reason = error.strerror or "the connection failed"
             raise TruncatedMessage(_said(arrived, length, reason)) from None
         if not piece:
-            raise TruncatedMessage(_said(arrived, length, "the sender hung up"))
+            raise TruncatedMessage(_said(arrived, length, "the sender closed the connection"))
         arrived += piece
         if clock() > deadline:
             raise SenderTooSlow(_said(arrived, length, "the deadline passed"))

@@ -28,8 +28,8 @@ def column(row: Row, source: str, *names: str) -> str:
         if name in row:
             return name
     raise DataError(
-        f"{source}: no column {' or '.join(names)}, only {', '.join(row)}; name a data set that "
-        f"has it with --source"
+        f"{source}: no column {' or '.join(names)}, only {', '.join(row)}; give a data set "
+        "that has it with --source"
     )
 
 

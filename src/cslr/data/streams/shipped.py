@@ -4,7 +4,7 @@
     desk     intents          messages to three services of a town, in small conversations
     ward     tagging          notes of three hospital departments, with drugs, people and places
 
-Nobody's data: every sentence is invented, so the default run needs no download and no licence.
+Every sentence is invented, so the default run needs no download and no licence.
 They show that the program works; they are small, and no figure on them is a result.
 
 What is train and what is test is decided by the SHA-256 of the text, or of the person's id where
@@ -19,8 +19,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from cslr.data.stream import Label, Stream, Task
-from cslr.data.streams.conll import Problem, TaggedSentence, conll_sentences, tag_numbers
-from cslr.data.streams.files import Row, as_rows, declared_labels
+from cslr.data.streams.conll import BadLine, TaggedSentence, conll_sentences, tag_numbers
+from cslr.data.streams.data_directory import Row, as_rows, declared_labels
 from cslr.errors import ConfigError, DataError
 from cslr.text.spacing import spaced
 
@@ -118,8 +118,8 @@ def load_ward(
 def _check_rows(stream: str, rows: str) -> None:
     if rows not in ("subset", "all"):
         raise ConfigError(
-            f"stream {stream!r} has no rows {rows!r}: it is too small for a held-out part; "
-            f"use --rows subset, or choose settings on another stream"
+            f"stream {stream!r} has no --rows {rows}: it is too small for a held-out part; "
+            "use --rows subset, or tune on another stream"
         )
 
 
@@ -176,7 +176,7 @@ def _notes(task: int, labels: tuple[Label, ...]) -> dict[str, Row]:
     return notes
 
 
-def _sound(found: TaggedSentence | Problem, name: str) -> TaggedSentence:
-    if isinstance(found, Problem):
-        raise DataError(f"{name}, line {found.line}: {found.message}; install the program again")
+def _sound(found: TaggedSentence | BadLine, name: str) -> TaggedSentence:
+    if isinstance(found, BadLine):
+        raise DataError(f"{name}, line {found.line}: {found.message}; reinstall cslr")
     return found

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from cslr.data.streams import Rows, Stream
-from cslr.data.streams.embedded import load_clinic, load_desk, load_ward
 from cslr.data.streams.marked import tagged_example
+from cslr.data.streams.shipped import load_clinic, load_desk, load_ward
 from cslr.errors import ConfigError, DataError
 
 LOADERS = (load_clinic, load_desk, load_ward)
@@ -53,7 +53,7 @@ def names(tags: tuple[int, ...]) -> list[tuple[int, int]]:
         if tag % 2:
             found.append(((tag + 1) // 2, 1))
         elif tag:
-            assert before in (tag - 1, tag), f"tag {tag} after {before} is inside nothing"
+            assert before in (tag - 1, tag), f"tag {tag} after {before} does not continue"
             kind, words = found.pop()
             found.append((kind, words + 1))
         before = tag
@@ -76,7 +76,7 @@ def test_rows_are_everything_and_none_is_held_out(load: Callable[..., Stream]) -
     assert subset.train.texts == everything.train.texts
     assert subset.test.answers == everything.test.answers
     with pytest.raises(
-        ConfigError, match=rf"'{subset.name}' has no rows 'held-out'.*--rows subset"
+        ConfigError, match=rf"'{subset.name}' has no --rows held-out.*--rows subset"
     ):
         load(None, "held-out")
 
@@ -262,7 +262,7 @@ def test_every_type_has_marked_examples_of_its_own() -> None:
 
 def test_damage_of_a_tagged_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "cslr.data.streams.embedded._lines", lambda name: ["Bed\tO", "four\tI-PLACE"]
+        "cslr.data.streams.shipped._lines", lambda name: ["Bed\tO", "four\tI-PLACE"]
     )
-    with pytest.raises(DataError, match=r"ward/surgery\.conll, line 2: .*inside nothing"):
+    with pytest.raises(DataError, match=r"ward/surgery\.conll, line 2: .*does not continue"):
         load_ward()

@@ -47,7 +47,7 @@ def privately_measured(
     Test rows that belong to no client are left out.
     """
     if embedded.stream.test.clients is None:
-        raise ValueError("study: its test rows must say whose they are")
+        raise ValueError("embedded: its test rows must have clients")
     count = len(context.tasks)
     allowed = _allowed_of(context, scenario, count)
 

@@ -70,7 +70,7 @@ def _classified(row: Raw, known: Known, task: Task) -> tuple[int, ...]:
         name = name_in(row, column)
         names = (name,) if name else ()
     if len(names) > 1:
-        raise Unfit("several labels", f"{len(names)} labels; classification has one a row")
+        raise Unfit("several labels", f"{len(names)} labels; classification has one per row")
     return (_main(names, known, task),)
 
 
@@ -99,7 +99,7 @@ def _number(name: str, known: Known) -> int:
     number = known.label_numbers.get(name)
     if number is None:
         several = known.declaration.separator in name
-        hint = "; for several labels a row declare family intents" if several else ""
+        hint = '; for several labels per row declare family = "intents"' if several else ""
         raise Unfit("undeclared label", f"label {quoted(name)} is not declared{hint}")
     return number
 
@@ -114,7 +114,7 @@ def _tagged(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
     types = [label.name for label in known.labels]
     for place, tag in enumerate(tags, start=1):
         if tag != "O" and tag.partition("-")[2] not in types[1:]:
-            what = f"tag {quoted(tag)} of word {place} is of no declared type"
+            what = f"tag {quoted(tag)} of word {place} has no declared type"
             raise Unfit("undeclared label", what)
     numbers = tag_numbers(tags, types)
     for tag, number in zip(tags, numbers, strict=True):
@@ -135,6 +135,9 @@ def _check_bio(tags: tuple[str, ...]) -> None:
         if tag != "O" and (kind not in ("B", "I") or not name):
             raise Unfit("not BIO", f"tag {quoted(tag)} of word {place} is not O, B-TYPE or I-TYPE")
         if kind == "I" and before not in (f"B-{name}", f"I-{name}"):
-            what = f"tag {quoted(tag)} of word {place} goes on with nothing; begin with B-{name}"
+            what = (
+                f"tag {quoted(tag)} of word {place} does not continue an entity; begin the entity "
+                f"with B-{name}"
+            )
             raise Unfit("not BIO", what)
         before = tag

@@ -15,7 +15,7 @@ from cslr.data.streams import load_stream
 from cslr.errors import ConfigError, DataError
 from cslr.protocol.translation import PublicEmbeddings, corpus_digest
 from cslr.research.theory import encoders
-from cslr.research.theory.encoders import View, compare, judge, reach, views
+from cslr.research.theory.encoder_comparison import EncoderView, compare, judge, reach, views
 from cslr.runs import embedded as embedded_streams
 from cslr.seeding import Seeds
 from cslr.text.stand_ins import derived
@@ -88,7 +88,7 @@ def test_what_is_shown_is_beyond_chance_only_if_encoders_agree(words):
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((len(seen.public.z), 30))
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
-    other = View(PublicEmbeddings("noise", seen.public.corpus, noise), noise[:4])
+    other = EncoderView(PublicEmbeddings("noise", seen.public.corpus, noise), noise[:4])
     apart, mapped, _ = judge(other, seen, [50], Seeds(1))
     assert apart.neighbours == pytest.approx(10 / 159, abs=0.03)
     assert mapped.neighbours < 0.3  # a sentence near the middle is a neighbour to all
@@ -105,7 +105,9 @@ def test_sentences_that_are_judged_are_in_no_map(words):
     twice[~held] = np.resize(np.flatnonzero(held), int((~held).sum()))  # only copies
     corpus = one.public.corpus
     copied = [
-        View(PublicEmbeddings(each.public.encoder, corpus, each.public.z[twice]), each.labels)
+        EncoderView(
+            PublicEmbeddings(each.public.encoder, corpus, each.public.z[twice]), each.labels
+        )
         for each in (other, one)
     ]
     assert judge(*copied, [], Seeds(1))[1].error < honest.error - 0.1
@@ -171,7 +173,7 @@ def test_two_different_encoders_are_needed(names):
 
 
 def test_more_anchors_than_sentences_cannot_be_tried(words):
-    with pytest.raises(ConfigError, match="640 public sentences beside those held out, so 641"):
+    with pytest.raises(ConfigError, match="640 public sentences besides those held out, so 641"):
         compare(Config(), ["words", "words+rotated"], [641])
     found = compare(Config(), ["words", "words+rotated"], None)
     assert [kept.anchors for kept in found.pairs[0].ways] == [None, None, 50, 100, 200, 400]
@@ -188,11 +190,11 @@ def test_too_few_sentences_are_refused(words, monkeypatch):
 # -- whether the sentences cover the task ----------------------------------------------------------
 
 
-def view_of(labels: np.ndarray) -> View:
+def view_of(labels: np.ndarray) -> EncoderView:
     """Sentences on one side of a sphere."""
     z = np.abs(np.random.default_rng(1).standard_normal((400, 12)))
     z /= np.linalg.norm(z, axis=1, keepdims=True)
-    return View(PublicEmbeddings("here", "corpus", z), labels)
+    return EncoderView(PublicEmbeddings("here", "corpus", z), labels)
 
 
 def test_labels_on_the_other_side_are_outside_and_named():
