@@ -155,7 +155,9 @@ def test_the_order_in_which_a_tasks_labels_are_named_does_not_matter(world, make
         cohort = people.cohort(0, everyone(people), 1)
         released = Session(agreement, plan, make_ledger(), Nowhere()).release(0, labels, cohort)
         replays.append(in_label_order(replay_of([released], agreement).value))
-    one, two = ({**vars(each), "covariance": 0.0, "tied": 0.0} for each in replays)  # none is released
+    one, two = (
+        {**vars(each), "covariance": 0.0, "tied": 0.0} for each in replays
+    )  # none is released
     for name, value in one.items():
         np.testing.assert_allclose(two[name], value, atol=1e-12, err_msg=name)
 
