@@ -13,7 +13,7 @@ each block times a public scale. The vector of all of them is the unit of clippi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -55,10 +55,11 @@ class Statistics:
     offset: FloatArray  # (..., K, r)
     second: FloatArray  # (..., K, s), s = 1 (shared), r (diagonal) or r (r + 1) / 2 (full)
     target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
-    tied: FloatArray = NO_MATRIX  # (..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied``
+    tied: FloatArray = field(default_factory=lambda: NO_MATRIX)
+    """(..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied``; empty if there is none."""
 
     def __post_init__(self) -> None:
-        if self.tied is NO_MATRIX:
+        if self.tied is NO_MATRIX:  # with the leading axes of the others
             object.__setattr__(self, "tied", np.zeros((*self.weight.shape[:-1], 0)))
 
 

@@ -1,0 +1,61 @@
+"""How fine a release is follows from declared numbers and the plan alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cslr.privacy.plan import Budget, calibrate
+from cslr.protocol.resolution import FEW_UNITS, LEAST_TIED, MOST_ROWS, Units, resolve
+
+VARIANCES = np.geomspace(3e-2, 3e-4, 384)
+
+
+def plan(epsilon: float, releases: int = 4):
+    return calibrate(Budget(epsilon, unit="person"), releases, cap=1)
+
+
+def test_silos_with_many_rows_keep_the_resolution_of_few_units():
+    assert resolve(Units(20), plan(4.0), 1, VARIANCES, True) == FEW_UNITS
+    assert resolve(Units(5000, MOST_ROWS), plan(4.0), 1, VARIANCES, True) == FEW_UNITS
+
+
+def test_few_small_units_keep_it_too():
+    assert resolve(Units(20, rows=1), plan(4.0), 1, VARIANCES, True) == FEW_UNITS
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_small_unit_counts_fully_from_the_rows_it_is_expected_to_have(rows):
+    found = resolve(Units(12_000, rows), plan(4.0), 1, VARIANCES, True)
+    assert found.full_weight == found.simulated_rows == rows
+    assert found.simulated_labels == 1
+    assert found.weight_scale > FEW_UNITS.weight_scale
+
+
+def test_more_people_or_less_noise_release_a_matrix_in_more_directions():
+    def directions(people: int, epsilon: float) -> int:
+        return resolve(Units(people, 1), plan(epsilon), 1, VARIANCES, True).tied
+
+    assert directions(500, 1.0) == 0
+    assert LEAST_TIED <= directions(12_000, 1.0) < directions(12_000, 4.0)
+    assert directions(12_000, 4.0) <= directions(12_000, math.inf) == len(VARIANCES)
+
+
+def test_a_person_in_several_clients_leaves_fewer_directions():
+    one, three = (
+        resolve(Units(12_000, 1, clients), plan(4.0), 1, VARIANCES, True).tied for clients in (1, 3)
+    )
+    assert three < one
+
+
+def test_no_matrix_is_sent_where_it_may_not_be():
+    assert resolve(Units(12_000, 1), plan(4.0), 1, VARIANCES, False).tied == 0
+
+
+def test_a_unit_of_one_row_has_one_of_a_tasks_labels():
+    assert FEW_UNITS.share_of_labels(5) == 1.0
+    small = resolve(Units(12_000, 1), plan(4.0), 2, VARIANCES, True)
+    assert small.share_of_labels(2) == 0.5
+    assert small.share_of_labels(1) == 1.0
