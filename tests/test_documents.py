@@ -68,9 +68,9 @@ def test_python_in_the_readme_runs(capsys):
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
-    sigma, epsilon = map(float, capsys.readouterr().out.split())
-    assert sigma == pytest.approx(2.16, abs=0.01)
-    assert epsilon == pytest.approx(4.0, rel=1e-6)
+    *labels, epsilon = capsys.readouterr().out.split()
+    assert "".join(labels) == "['0''1''2''3']"
+    assert float(epsilon) == pytest.approx(4.0, rel=1e-6)
 
 
 def test_python_in_the_page_about_python_runs(cache, tmp_path, monkeypatch, capsys):
@@ -215,7 +215,7 @@ def test_commands_in_the_documents_exist():
         for line in _command_lines(path.read_text(encoding="utf-8")):
             command, words = _command(shlex.split(line, comments=True)[1:])
             for flag in (word for word in words if word.startswith("--")):
-                assert flag in _flags(command), f"{path}: {line}: {flag}"
+                assert flag in {*_flags(command), "--help"}, f"{path}: {line}: {flag}"
 
 
 def test_options_in_the_documents_exist():
@@ -223,7 +223,7 @@ def test_options_in_the_documents_exist():
     known = _flags(get_command(app))
     for path in PAGES:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", path.read_text(encoding="utf-8")))
-        assert named <= known, f"{path}: {named - known}"
+        assert named <= {*known, "--help"}, f"{path}: {named - known}"
 
 
 def test_the_documents_name_every_verb():
@@ -283,7 +283,8 @@ def test_the_table_of_methods_says_what_each_costs_and_where_it_is(name):
     module = pkgutil.resolve_name(
         f"cslr.methods.{file.strip('`').removesuffix('.py').replace('/', '.')}"
     )
-    assert any(value is method for value in vars(module).values())
+    # FedCIL and FedTA are folders that are imported when they are asked for.
+    assert any(value is method for value in vars(module).values()) or hasattr(module, "stages")
 
 
 def test_the_page_of_results_has_a_place_for_the_table_of_methods():

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import STEPS, Grid, bound
+from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.mechanism import noise_in_steps, release, release_each
+from cslr.privacy.noise import KeyStream, discrete_gaussian
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL, Summed
 
@@ -89,15 +90,14 @@ def test_a_release_with_less_or_more_noise_than_charged_would_be_found(make_ledg
     assert not conforms(found, 2.0)
 
 
-def test_the_same_sum_has_the_same_noise_and_another_sum_or_round_or_key_has_other(make_ledger):
+def test_in_a_simulation_noise_belongs_to_the_seed_and_the_release(make_ledger):
+    """So machines whose sums differ in the last bit draw the same noise."""
     summed, other = sum_of(50_000), sum_of(50_000, seed=1)
     ledger = make_ledger()
     noise = residual(summed, 2.0, ledger)
-    assert residual(summed, 2.0, ledger).tolist() == noise.tolist()
     assert residual(summed, 2.0, make_ledger()).tolist() == noise.tolist()
+    assert residual(other, 2.0, make_ledger()).tolist() == noise.tolist()
     for another in (
-        residual(other, 2.0, make_ledger()),  # the same key and round
-        residual(other, 2.0, ledger),  # the same round, again
         residual(summed, 2.0, ledger, round_=1),
         residual(summed, 2.0, make_ledger(seed=14)),
     ):
@@ -105,9 +105,19 @@ def test_the_same_sum_has_the_same_noise_and_another_sum_or_round_or_key_has_oth
         assert conforms(another, 2.0)
 
 
-def test_one_noise_for_two_sums_would_be_found(make_ledger, monkeypatch):
-    """Their difference would be bare: a key that forgets the sum is such a fault."""
-    monkeypatch.setattr(mechanism, "key_for_sum", lambda key, total: key)
+def test_where_privacy_is_enforced_another_sum_under_one_key_has_other_noise(tmp_path):
+    keys, key = EphemeralKeys(tmp_path), bytes(range(32))
+    drawn = [
+        discrete_gaussian(2.0 * STEPS, 50_000, KeyStream(keys.noise_key(key, total)))
+        for total in (sum_of(50_000).total(_SEAL), sum_of(50_000, seed=1).total(_SEAL))
+    ]
+    again = KeyStream(keys.noise_key(key, sum_of(50_000).total(_SEAL)))
+    assert discrete_gaussian(2.0 * STEPS, 50_000, again).tolist() == drawn[0].tolist()
+    assert correlation(*drawn) < WIDE
+
+
+def test_one_noise_for_two_sums_would_be_found(make_ledger):
+    """Their difference would be bare: a key that forgets the sum, as in a simulation, shows."""
     one, two = (residual(sum_of(1_000, seed), 2.0, make_ledger()) for seed in (0, 1))
     assert correlation(one, two) > WIDE
 

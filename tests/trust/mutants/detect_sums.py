@@ -31,6 +31,7 @@ def norms(lab: Lab, seed: int) -> Finding:
     add_up, send = secure_sum.plain_sum, mechanism.release_each
 
     def watched_sum(contributions):
+        contributions = list(contributions)
         seen.extend(contributions)
         return add_up(contributions)
 

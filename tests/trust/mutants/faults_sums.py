@@ -97,6 +97,7 @@ def divided_by_who_came() -> Iterator[None]:
     came = [0]
 
     def counting(contributions):
+        contributions = list(contributions)
         came[0] = sum(len(each.rows(_SEAL)) for each in contributions)
         return plain_sum(contributions)
 
