@@ -18,7 +18,7 @@ TASKS = {"spring": ("reception", "nurses"), "autumn": ("doctors", "accounts")}
 TESTED = 0.25
 
 SLOTS = {
-    "day": "Monday Tuesday Wednesday Thursday Friday tomorrow".split(),
+    "day": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "tomorrow"],
     "time": ["nine", "half past ten", "noon", "two o'clock", "a quarter to four", "five"],
     "who": ["my son", "my mother", "my husband", "my daughter", "my neighbour", "I"],
     "part": ["knee", "left foot", "shoulder", "elbow", "back of the head", "right hand"],

@@ -106,7 +106,7 @@ def _people(seen: Seen) -> Iterator[str]:
     yield f"people = {len(seen.people)}  # confirm: this many have rows"
     most = max(map(len, seen.people.values()))
     if most > 1:
-        yield f"clients_per_person = {most}  # confirm: maximum number of clients with rows of one person"
+        yield f"clients_per_person = {most}  # confirm: clients with rows of one person"
     yield "# rows_per_person = 1  # expected number of rows of a person in one task"
 
 
@@ -115,10 +115,10 @@ def _privacy(seen: Seen) -> Iterator[str]:
     yield f"# Privacy budget of one {unit} for all releases on these rows, over all runs."
     yield "[privacy]"
     if seen.people:
-        yield f"# Column {_string(seen.roles['person'])} names the person of a row, so the person is"
-        yield "# proposed as the unit of privacy: people are many, so the noise that hides one of them"
-        yield "# costs little accuracy. A whole client is then not hidden. If it must be, or if a"
-        yield '# person may occur under several names, set "client" and remove people above.'
+        yield f"# Column {_string(seen.roles['person'])} names the person of a row, so one person"
+        yield "# is proposed as the unit of privacy: people are many, so hiding one of them costs"
+        yield "# little accuracy. A whole client is then not hidden. If it must be, or if a person"
+        yield '# may occur under several names, set "client" and remove people above.'
     yield f'unit = "{unit}"  # confirm: client or person'
     yield "epsilon = 8.0  # confirm"
     yield "delta = 1e-5  # confirm"

@@ -51,7 +51,8 @@ class Met:
                 row.line,
                 "person in train and test",
                 f"person {quoted(row.person)} is in {names[row.test]} here and in "
-                f"{names[first.test]} in {self.unit} {first.line}; a person must be in train or in test only",
+                f"{names[first.test]} in {self.unit} {first.line}; a person must be in train or in "
+                "test only",
             )
         return None
 
