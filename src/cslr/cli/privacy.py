@@ -22,9 +22,16 @@ def plan_command(
     epsilon: Annotated[float, typer.Option(help="Target ε.")] = 4.0,
     delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
     clients: Annotated[int, typer.Option(min=1, help="Number of registered clients N.")] = 20,
+    unit: Annotated[str, typer.Option(help="Unit of privacy: client or person.")] = "client",
+    people: Annotated[
+        int | None, typer.Option(min=1, help="Number of registered people, with --unit person.")
+    ] = None,
     tasks: Annotated[int, typer.Option(help="Number of tasks; each is one release.")] = 4,
     cap: Annotated[
-        int | None, typer.Option(help="Maximum number of tasks a client contributes to.")
+        int | None,
+        typer.Option(
+            help=r"Maximum number of tasks a unit contributes to. \[client: all; person: 1]"
+        ),
     ] = None,
     participation: Annotated[
         float, typer.Option("--participation", "--q", help="Participation rate q in (0, 1].")
@@ -43,16 +50,26 @@ def plan_command(
     No data are read and no budget is spent.
 
     Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
-    """
-    from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
-    from cslr.privacy.plan import Budget, calibrate, forecast, weak_delta
 
-    budget = Budget(epsilon, delta, adversary)  # type: ignore[arg-type]
-    plan = calibrate(budget, tasks, participation, cap)
-    outlook = forecast(plan, clients, dimension * modes)
+    Example: `cslr plan --epsilon 4 --unit person --people 12000 --tasks 4`
+    """
+    from typing import get_args
+
+    from cslr.errors import ConfigError
+    from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
+    from cslr.privacy.plan import Budget, Unit, calibrate, forecast, weak_delta
+
+    if unit not in get_args(Unit):
+        raise ConfigError(f"--unit is client or person, not {unit!r}")
+    if (unit == "person") != (people is not None):
+        raise ConfigError("--unit person and --people N, all registered people, go together")
+    count = clients if people is None else people
+    budget = Budget(epsilon, delta, adversary, unit=unit)  # type: ignore[arg-type]
+    plan = calibrate(budget, tasks, participation, cap or (1 if unit == "person" else None))
+    outlook = forecast(plan, count, dimension * modes)
     costs = {who: plan.epsilon(who) for who in ADVERSARIES}
     replaced = replace_one_epsilon(plan.charges(), delta, cap=plan.cap)
-    if warning := weak_delta(delta, clients):
+    if warning := weak_delta(delta, count, budget.unit):
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
         finite = {who: cost if math.isfinite(cost) else None for who, cost in costs.items()}
@@ -63,7 +80,8 @@ def plan_command(
                     "releases": tasks,
                     "cap": plan.cap,
                     "delta": delta,
-                    "unit": "client",
+                    "unit": unit,
+                    "units": count,
                     "epsilon": {"replay": finite, "end_to_end": finite},
                     "replace_one_epsilon": replaced if math.isfinite(replaced) else None,
                     "signal_to_noise": outlook.signal_to_noise
@@ -77,10 +95,11 @@ def plan_command(
     console = Console()
     sigma = "none" if plan.sigma is None else f"{plan.sigma:.4g}"
     console.print(
-        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {tasks} releases; a client "
+        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {tasks} releases; a {unit} "
         f"contributes to at most {plan.cap} of them."
     )
-    table = Table(title=f"User-level ε at δ = {delta:g}", title_justify="left")
+    level = "User-level ε" if unit == "client" else "ε of one person"
+    table = Table(title=f"{level} at δ = {delta:g}", title_justify="left")
     table.add_column("scope")
     for who in costs:
         table.add_column(who, justify="right")

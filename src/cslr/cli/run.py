@@ -83,7 +83,16 @@ def run_command(
     participation: Annotated[
         _Share, _more("Participation rate q in (0, 1].", "--participation", "--q")
     ] = None,
-    cap: Annotated[_Number, _more("Maximum number of tasks a client contributes to.")] = None,
+    cap: Annotated[
+        _Number, _more(r"Maximum number of tasks a unit contributes to. \[client: all; person: 1]")
+    ] = None,
+    unit: Annotated[
+        _Text,
+        _more(
+            r"Unit of privacy: client or person. \[client; own data: declared; embedded streams: "
+            "person]"
+        ),
+    ] = None,
     federation: Annotated[
         _File,
         _more("Enforced privacy: directory of the ledger that all runs on the same rows share."),
@@ -146,6 +155,7 @@ def run_command(
         "privacy.adversary": adversary,
         "privacy.participation": participation,
         "privacy.cap": cap,
+        "privacy.unit": unit,
         "privacy.mode": privacy,
         "privacy.federation": federation,
         "privacy.evaluate": evaluate,
@@ -165,11 +175,16 @@ def run_command(
         **_settings(setting or []),
     }
     from cslr.runs.settled import settle
+    from cslr.runs.units import usual_unit
 
     if until is not None and until < 1:
         raise ConfigError(f"--until must be at least 1 task, not {until}")
     named = {name: value for name, value in given.items() if value is not None}
-    _run(settle(load_config(config, named)), run_dir, as_json, until)
+    chosen = load_config(config, named)
+    proposed = "unit" not in chosen.privacy.model_fields_set and usual_unit(chosen) == "person"
+    if proposed:
+        chosen = load_config(config, {**named, "privacy.unit": "person"})
+    _run(settle(chosen), run_dir, as_json, until, compare=proposed)
 
 
 def upgrade_command(
@@ -227,9 +242,14 @@ def _new_run_dir(config: Config) -> Path:
 
 
 def _run(
-    settled: SettledConfig, path: Path | None, as_json: bool, until: int | None = None
+    settled: SettledConfig,
+    path: Path | None,
+    as_json: bool,
+    until: int | None = None,
+    compare: bool = False,
 ) -> None:
-    from cslr.cli.show.summary import print_summary
+    """compare: whether to say what hiding a whole client would have given, in a simulation."""
+    from cslr.cli.show.summary import print_other_unit, print_summary
     from cslr.files import write_atomic
     from cslr.privacy.plan import weak_delta
     from cslr.report.plot import plot_accuracy
@@ -237,6 +257,7 @@ def _run(
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
     from cslr.runs.own_data import public_warning
+    from cslr.runs.units import units_of, with_unit
 
     config = settled.given
     path = path or _new_run_dir(config)
@@ -245,7 +266,8 @@ def _run(
     try:
         embedded = load_embedded(settled, progress=True)
         few = public_warning(config, embedded.public.shape, embedded.stream.family)
-        weak = weak_delta(config.privacy.delta, config.stream.clients or embedded.stream.clients)
+        units = units_of(config, embedded.stream)
+        weak = weak_delta(config.privacy.delta, units, config.privacy.unit)
         warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
         for notice in (*embedded.notices, *warnings):
             errors.print(notice, markup=False, highlight=False, soft_wrap=True)
@@ -267,5 +289,7 @@ def _run(
         plot_accuracy(result, path / "accuracy.png")
     if as_json:
         typer.echo(json.dumps(result.as_json()))
-    else:
-        print_summary(result, Console())
+        return
+    print_summary(result, Console())
+    if compare and result.evaluated and config.privacy.mode == "simulated":
+        print_other_unit(result, with_unit(settled, embedded, "client"), Console())

@@ -15,6 +15,7 @@ import numpy as np
 
 from cslr.arrays import IntArray
 from cslr.errors import ConfigError, DataError
+from cslr.privacy.plan import Unit
 from cslr.protocol.targets import FamilyName
 
 __all__ = ["SCENARIOS", "Label", "Rows", "Stream", "Task", "labels_from_toml"]
@@ -113,12 +114,23 @@ class Stream:
     """The most clients that hold rows of one person."""
     person_ids: IntArray | None = None
     """Of the people with rows, by their numbers: addresses from the names of client and person."""
+    person: str = "row"
+    """What one person is, where a person is the unit of privacy: a row if nothing else is known."""
+    unit: Unit = "client"
+    """Whom a run hides unless it is told otherwise."""
 
     def __post_init__(self) -> None:
         self._check_declarations()
         self._check_rows("train", self.train)
         self._check_rows("test", self.test)
         _check_texts(f"{self.name} public", self.public)
+
+    @property
+    def registered_people(self) -> int:
+        """As declared, or of a benchmark those with train rows."""
+        if self.people is not None:
+            return self.people
+        return len(self.train) if self.train.people is None else len(np.unique(self.train.people))
 
     def scenario(self, wanted: str | None) -> str:
         """The scenario wanted, the headline if none is; refused where it would mean nothing."""

@@ -68,7 +68,7 @@ def _samples(sampler: Sampler, context: MethodContext, rng: np.random.Generator)
 def _private(context: MethodContext, task: int, number: int, training: LocalTraining) -> Head:
     update = UpdateId(task, number, context.clients.count)
     mean = release_update(
-        update_ask(update, training, context.head.clip or CLIP),
+        update_ask(update, training, context.head.clip or CLIP, context.units.clients_per_person),
         update,
         lambda: context.cohort(task, number),
         context.plan,

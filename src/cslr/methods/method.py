@@ -229,6 +229,8 @@ class Method:
     """Whether a run leaves one head that answers for new texts."""
     faces_hostile: bool = True
     """Whether it can be studied with clients that poison its releases."""
+    hides_people: bool = True
+    """Whether a person inside a client can be its unit of privacy."""
 
     def settled(self, config: Config) -> Config:
         """``config`` with what the method fixes and what it prefers."""

@@ -52,8 +52,11 @@ METHODS: Final[dict[str, Method]] = {
         _fedcil_schedule,
         meaning="private generator and head",
         faces_hostile=False,
+        hides_people=False,
     ),
-    "fedta": Method(_fedta, "openly", meaning="personal, tail anchors", keeps_head=False),
+    "fedta": Method(
+        _fedta, "openly", meaning="personal, tail anchors", keeps_head=False, hides_people=False
+    ),
     "majority": majority.METHOD,
     "zero-shot": zero_shot.METHOD,
     "finetune": finetune.METHOD,

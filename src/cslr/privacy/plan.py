@@ -291,7 +291,7 @@ class Forecast:
     """Before any data: how a mode's signal will compare with the noise."""
 
     signal_to_noise: float
-    """N / (σ √D): the norm of a sum in which all clients agree, over the norm of the noise."""
+    """N / (σ √D): the norm of a sum in which all units agree, over the norm of the noise."""
     advice: str
 
 
@@ -303,30 +303,35 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
     """
     if plan.sigma is None:
         return Forecast(math.inf, "No noise: nothing is protected.")
+    units = {"client": "clients", "person": "people"}[plan.budget.unit]
     ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
     if ratio >= 3:
-        advice = "Good: the clients' data will outweigh the noise, with or without a label prior."
+        advice = f"Good: the {units}' data will outweigh the noise, with or without a label prior."
     elif ratio >= 0.5:
         advice = (
-            "Workable with the label prior; more clients or a larger ε will still help "
+            f"Workable with the label prior; more {units} or a larger ε will still help "
             "considerably."
         )
     elif ratio >= 0.1:
         advice = (
             "Weak: the result will be little better than the label prior. Fewer releases per "
-            "client (--cap), more clients or a larger ε help most."
+            f"{plan.budget.unit} (--cap), more {units} or a larger ε help most."
         )
     else:
         need = math.ceil(0.5 * plan.sigma * math.sqrt(dimension) / plan.q)
-        advice = f"Not useful: the noise outweighs the data. About {need} clients would be needed."
+        advice = f"Not useful: the noise outweighs the data. About {need} {units} would be needed."
     return Forecast(ratio, advice)
 
 
-def weak_delta(delta: float, clients: int) -> str | None:
-    """A warning where δ ≥ 1/N: giving one client's rows away outright satisfies (0, 1/N)."""
-    if delta * clients < 1:
+def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
+    """A warning where δ ≥ 1/N: giving one unit's rows away outright satisfies (0, 1/N).
+
+    count: N, registered units.
+    """
+    if delta * count < 1:
         return None
+    units = {"client": "clients", "person": "people"}[unit]
     return (
-        f"delta = {delta:g} is not below 1/{clients}, one over the number of clients: "
-        "publishing all rows of one random client would also satisfy it. Choose a smaller δ"
+        f"delta = {delta:g} is not below 1/{count}, one over the number of {units}: "
+        f"publishing all rows of one random {unit} would also satisfy it. Choose a smaller δ"
     )

@@ -43,9 +43,17 @@ def update_of(examples: Examples, ask: Ask[Training]) -> Bounded:
     return bound(ask.request.updates(examples), ask.grid)
 
 
-def update_ask(update: UpdateId, training: Training, norm: float) -> Ask[Training]:
-    """The question for an update; zeroing a client moves the sum by at most ``norm``."""
-    return Ask(update.label, "update", training, Grid(norm))
+def update_ask(
+    update: UpdateId, training: Training, norm: float, clients_per_unit: int = 1
+) -> Ask[Training]:
+    """The question for an update, each clipped to ``norm``.
+
+    clients_per_unit: the most clients that hold rows of one unit, so the most of its updates in a
+    round. Zeroing a unit moves the sum by at most ``clients_per_unit`` × ``norm``.
+    """
+    return Ask(
+        update.label, "update", training, Grid(norm * clients_per_unit, share=clients_per_unit)
+    )
 
 
 def release_update(

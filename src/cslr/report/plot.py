@@ -55,7 +55,8 @@ def _title(result: Result) -> str:
     config = result.config
     roster = result.cost["epsilon"].get("end_to_end", {}).get("roster")
     epsilon = "∞" if roster is None else f"{roster:.3g}"
+    unit = "" if config.privacy.unit == "client" else f" for one of {result.units} people"
     return (
         f"{result.stream.name} · {result.scenario}-incremental · {result.clients} clients · "
-        f"end-to-end ε = {epsilon} (roster, δ = {config.privacy.delta:g})"
+        f"end-to-end ε = {epsilon}{unit} (roster, δ = {config.privacy.delta:g})"
     )

@@ -16,7 +16,13 @@ from cslr.runs.directory import SeedDirectory
 from cslr.runs.own_data import is_own
 from cslr.runs.settled import SettledConfig
 
-__all__ = ["check_affordable", "check_evaluation", "check_privacy", "check_upgrade"]
+__all__ = [
+    "check_affordable",
+    "check_evaluation",
+    "check_people",
+    "check_privacy",
+    "check_upgrade",
+]
 
 
 def check_privacy(settled: SettledConfig) -> None:
@@ -52,6 +58,8 @@ def check_privacy(settled: SettledConfig) -> None:
         )
     if config.stream.hostile and not method.faces_hostile:
         raise ConfigError(f"{config.method} does not study hostile clients; use cslr or dp-sgd")
+    if config.privacy.unit == "person":
+        _check_person(settled)
     if config.upgrade.after and not method.carries:
         raise ConfigError(
             f"method {config.method!r} has no releases to carry over to another encoder; use "
@@ -59,6 +67,44 @@ def check_privacy(settled: SettledConfig) -> None:
         )
     if is_own(config.stream) and not enforced:
         raise ValueError("config must be settled (runs.settled.settle) before own rows are read")
+
+
+def _check_person(settled: SettledConfig) -> None:
+    """A person as the unit is offered where a contribution can be one person's, or refused."""
+    config = settled.config
+    if not settled.method.hides_people:
+        raise ConfigError(
+            f"{config.method} trains models on all rows of a client and cannot hide one person "
+            f"inside it; use --unit client, or another method such as cslr"
+        )
+    if config.replay.release == "list":
+        raise ConfigError(
+            "a list comes under its sender's name, so people inside a client would be told apart; "
+            "use --unit client or --set replay.release=sum"
+        )
+    if config.stream.hostile:
+        raise ConfigError(
+            "stream.hostile is about hostile clients, not about people inside them; use "
+            "--unit client"
+        )
+
+
+def check_people(settled: SettledConfig, stream: Stream) -> None:
+    """What cannot be promised to a person whom several clients hold."""
+    privacy = settled.config.privacy
+    if privacy.unit == "client" or stream.clients_per_person == 1:
+        return
+    rates = (privacy.participation, settled.config.head.participation or 1.0)
+    if privacy.adversary == "public" and min(rates) < 1:
+        raise ConfigError(
+            "with clients_per_person > 1 every client tosses a coin of its own for a person, and "
+            "sampling then saves less than is accounted for; use --q 1 or adversary = 'roster'"
+        )
+    if privacy.evaluation == "private":
+        raise ConfigError(
+            "--evaluate private counts a person's answers in one client; with clients_per_person "
+            "> 1 use --evaluate shown or none"
+        )
 
 
 def check_evaluation(settled: SettledConfig, stream: Stream) -> None:

@@ -22,7 +22,13 @@ from cslr.methods.registry import YARDSTICKS, method_named
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
-from cslr.runs.checks import check_affordable, check_evaluation, check_privacy, check_upgrade
+from cslr.runs.checks import (
+    check_affordable,
+    check_evaluation,
+    check_people,
+    check_privacy,
+    check_upgrade,
+)
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.measure import figures_of, plain, privately_measured
@@ -91,6 +97,7 @@ def learn(
     check_privacy(settled)
     check_upgrade(given, tasks)
     check_evaluation(settled, embedded.stream)
+    check_people(settled, embedded.stream)
     plan = plan_of(settled, tasks, embedded.stream.cap)
     streams = [in_common(embedded, given, Seeds(seed)) for seed in given.seeds]
     populations = [

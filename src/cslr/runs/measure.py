@@ -10,6 +10,7 @@ import numpy as np
 
 from cslr.arrays import BoolArray
 from cslr.methods.method import Fitted, MethodContext, Stage
+from cslr.privacy.plan import Unit
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.answers import answer
@@ -52,7 +53,7 @@ def privately_measured(
     allowed = _allowed_of(context, scenario, count)
 
     def cohort() -> Cohort:
-        return TestCohort(embedded, allowed, last())
+        return TestCohort(embedded, allowed, last(), context.plan.budget.unit)
 
     exam = Exam(count)
     shares = measured(cohort, exam, context.plan, context.ledger, context.keep).value
@@ -66,12 +67,13 @@ def privately_measured(
 
 @dataclass(frozen=True, eq=False)
 class TestCohort:
-    """The clients that hold test rows, with the model they are given."""
+    """The units with test rows, with the model they are given."""
 
     embedded: EmbeddedStream
     allowed: list[BoolArray]
     """For each task, (c,) the labels an answer may have."""
     model: Fitted
+    unit: Unit = "client"
 
     def total(self, ask: Ask[Any]) -> Summed:
         """The sum of what all of them answer."""
@@ -83,14 +85,15 @@ class TestCohort:
 
     def _graded(self) -> Graded:
         rows = self.embedded.stream.test
-        if rows.clients is None:
+        units = rows.clients if self.unit == "client" else rows.people
+        if rows.clients is None or units is None:
             raise ValueError("embedded: its test rows must say whose they are")
         right = np.zeros(len(rows), dtype=np.bool_)
         if len(rows):
             scores = self.model.scores(self.embedded.test.z)
             right = right_rows(self.embedded, scores, self.allowed)
         held = rows.clients >= 0
-        return Graded(right[held], rows.tasks[held], rows.clients[held])
+        return Graded(right[held], rows.tasks[held], units[held])
 
 
 def plain(value: float) -> float | None:

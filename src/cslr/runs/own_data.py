@@ -86,6 +86,7 @@ def complete(config: Config, declaration: Declaration | None = None) -> Config:
         "privacy.budget": declaration.privacy.epsilon,
         "privacy.delta": declaration.privacy.delta,
         "privacy.adversary": declaration.privacy.adversary,
+        "privacy.unit": declaration.privacy.unit,
         "privacy.federation": federation,
         "privacy.evaluate": _evaluate(config, declaration, path),
     }
@@ -140,10 +141,11 @@ def pointer_beside(data: Path) -> Path:
 def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     """The rows as their ledger knows them: links resolved, and what is declared about them.
 
-    Budget, number of clients and whose the test rows are are left out, so that changing them makes
-    no other rows; so are the public sentences, which are nobody's.
+    Budget, unit, numbers of clients and people and whose the test rows are are left out, so that
+    changing them makes no other rows; so are the public sentences, which are nobody's.
     """
-    apart = {"privacy", "clients", "public", "confirmed", "test_rows"}
+    numbers = {"clients", "people", "clients_per_person", "rows_per_person"}
+    apart = {"privacy", "public", "confirmed", "test_rows", *numbers}
     declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
     path = data.resolve()
     return OwnRows(path, stem_of(path), declared.encode())
@@ -266,6 +268,11 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
         raise ConfigError(
             f"--adversary {privacy.adversary} contradicts {path}, which declares epsilon = "
             f"{declared.epsilon:g} against {declared.adversary}; remove it"
+        )
+    if "unit" in privacy.model_fields_set and privacy.unit != declared.unit:
+        raise ConfigError(
+            f"--unit {privacy.unit}: {path} promises to hide one {declared.unit}, unit = "
+            f"{declared.unit!r} in [privacy]"
         )
     if privacy.budget not in (None, declared.epsilon):
         raise ConfigError(

@@ -11,6 +11,7 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
 from cslr.data.partition import assign_clients
 from cslr.data.stream import Stream
+from cslr.errors import ConfigError
 from cslr.federation.simulation import Population
 from cslr.methods.method import Earlier, MethodContext, View
 from cslr.privacy.accounting import Scope
@@ -98,9 +99,14 @@ def _people(
     person = np.arange(len(stream.train)) if known is None else known
     if stream.person_ids is not None:  # numbered by their own client, see ``data.own``
         ids = stream.person_ids
-        count = stream.people or len(ids)
+        count = (stream.people or len(ids)) * stream.clients_per_person
         return person[rows], count, np.concatenate([ids, -1 - np.arange(count - len(ids))])
     pairs, unit = np.unique(np.stack([clients, person[rows]]), axis=1, return_inverse=True)
+    if len(np.unique(pairs[1])) < pairs.shape[1]:
+        raise ConfigError(
+            f"with so many --clients rows of {stream.name!r} are drawn for several of them, so a "
+            f"person would be in several; use at most {stream.clients}, or --unit client"
+        )
     return unit.ravel(), pairs.shape[1], None
 
 

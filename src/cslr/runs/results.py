@@ -103,6 +103,12 @@ class Result:
         """The method that was run."""
         return self.figures[self.config.method]
 
+    @property
+    def units(self) -> int:
+        """How many units of privacy are registered."""
+        by_person = self.config.privacy.unit == "person"
+        return self.stream.registered_people if by_person else self.clients
+
     def closed(self) -> float:
         """Share of the way from the better of majority and zero-shot to joint; NaN if unknown."""
         if not all(name in self.figures for name in ("majority", "zero-shot", "joint")):
@@ -158,6 +164,7 @@ class Result:
             "prior": config.replay.prior,
             "delta": config.privacy.delta,
             "unit": config.privacy.unit,
+            "units": self.units,
             "adjacency": "zero-out",
             "privacy": config.privacy.mode,
             "budget": config.privacy.budget,

@@ -67,7 +67,7 @@ def test_all_problems_are_counted_and_the_first_are_listed(write, rows, declare)
     assert len(report.problems) == 20
     assert report.problems[0] == f"{path}, line 5: label 'joy' is not declared"
     assert not report.ready
-    unshared = "correct the rows of persons that occur in two clients: they cannot be skipped"
+    unshared = "correct the rows of persons that occur in too many clients: they cannot be skipped"
     bad = "correct the bad rows, or leave them out with --skip-bad-rows"
     assert report.findings == (bad, unshared)
     lines = report.as_lines()

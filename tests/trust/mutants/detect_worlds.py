@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+
 from cslr.privacy.ledger.book import Ledger
 
-from ..worlds.world import Case, World, differences, rows_of, without
+from ..worlds.world import (
+    Case,
+    Rows,
+    Transcript,
+    World,
+    differences,
+    only_person,
+    rows_of,
+    without,
+    without_person,
+)
 from .lab import Finding, Lab
 
 LARGE = "c0"
@@ -44,6 +58,35 @@ def one_budget(lab: Lab, seed: int) -> Finding:
     ledgers = sorted(world.root.rglob("ledger.jsonl"))
     spent = [Ledger.read(path).epsilon("end_to_end", "roster") for path in ledgers]
     return Finding(sum(spent) > DECLARED + 1e-6, f"{len(spent)} ledgers, ε = {sum(spent):.2f}")
+
+
+def people_add_up(lab: Lab, seed: int) -> Finding:
+    """What a person adds to a sum is the same in company and alone, exactly."""
+    rows, found = rows_of("classification"), []
+    root = lab.room() / "world"
+    every = _people(root, rows)
+    for person in ("many", "c0-20"):
+        others = _people(root, without_person(rows, person))
+        own = _people(root, only_person(rows, person))
+        for name, (total, _) in every.sums.items():
+            if not np.array_equal(total - others.sums[name][0], own.sums[name][0]):
+                found.append(f"{person} adds something else to {name}")
+    return _finding(found)
+
+
+def person_of_two_clients(lab: Lab, seed: int) -> Finding:
+    """Without a person whom two clients hold every sum moves by at most its bound."""
+    rows = rows_of("classification")
+    rows += [{**row, "client": "c1"} for row in rows if row["person"] == "many"]
+    root = lab.room() / "world"
+    ends = [_people(root, each, 2) for each in (rows, without_person(rows, "many"))]
+    return _finding(differences(*ends))
+
+
+def _people(root: Path, rows: Rows, clients_per_person: int = 1) -> Transcript:
+    world = World(root, Case(clients_per_person=clients_per_person), rows)
+    world.run()
+    return world.end()
 
 
 def _finding(found: list[str]) -> Finding:

@@ -9,6 +9,7 @@ from functools import partial
 
 from . import faults_ledger as books
 from . import faults_noise as noise
+from . import faults_people as people
 from . import faults_sums as sums
 from . import faults_worlds as worlds
 from .detect_ledger import (
@@ -20,7 +21,13 @@ from .detect_ledger import (
 )
 from .detect_noise import black_box, conformance_of_lists, conformance_of_sums, freshness
 from .detect_sums import exactly_once, golden_sums, norms, participation, refusal
-from .detect_worlds import changed_after_a_crash, one_budget, two_worlds
+from .detect_worlds import (
+    changed_after_a_crash,
+    one_budget,
+    people_add_up,
+    person_of_two_clients,
+    two_worlds,
+)
 from .lab import Finding, Lab
 
 Detector = Callable[[Lab, int], Finding]
@@ -43,8 +50,16 @@ DETECTORS: dict[str, Detector] = {
     "two worlds": two_worlds,
     "changed after a crash": changed_after_a_crash,
     "one budget": one_budget,
+    "people add up": people_add_up,
+    "a person of two clients": person_of_two_clients,
 }
-WHOLE_RUNS = ("two worlds", "changed after a crash", "one budget")
+WHOLE_RUNS = (
+    "two worlds",
+    "changed after a crash",
+    "one budget",
+    "people add up",
+    "a person of two clients",
+)
 """Detectors that run the whole program. They draw nothing, so one look is as good as many."""
 
 
@@ -98,4 +113,12 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "recovery that compares": Mutant(worlds.recovery_compares, ("changed after a crash",)),
     "a second ledger": Mutant(worlds.second_ledger, ("one budget",)),
+    "clipped per client instead of per person": Mutant(people.clipped_per_silo, ("people add up",)),
+    "a mean divided by the client's number of people": Mutant(
+        people.mean_of_silo, ("people add up",)
+    ),
+    "a cap kept per client": Mutant(people.cap_per_silo, ("people add up",)),
+    "a person of two clients counted once": Mutant(
+        people.counted_once, ("a person of two clients",)
+    ),
 }

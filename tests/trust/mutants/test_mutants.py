@@ -1,4 +1,4 @@
-"""Twenty-four broken builds, each caught by name; the honest one never accused."""
+"""Twenty-eight broken builds, each caught by name; the honest one never accused."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_no_detector_accuses_the_honest_build(lab, name):
     assert not found.alarm, found.figure
 
 
-def test_there_are_24_mutants_and_every_detector_catches_some():
-    assert len(MUTANTS) == 24
+def test_there_are_28_mutants_and_every_detector_catches_some():
+    assert len(MUTANTS) == 28
     assert {each for mutant in MUTANTS.values() for each in mutant.caught_by} == set(DETECTORS)
 
 

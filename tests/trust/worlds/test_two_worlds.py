@@ -9,7 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from .world import Case, Transcript, World, differences, gone, ledger_kinds, moved, rows_of, without
+from .world import (
+    Case,
+    Transcript,
+    World,
+    differences,
+    gone,
+    ledger_kinds,
+    moved,
+    rows_of,
+    without,
+)
 
 pytestmark = pytest.mark.xdist_group("worlds")
 
@@ -58,26 +68,6 @@ QUICK = [
     Case(flags=("--evaluate", "private")),
     Case(upgrade=True),
 ]
-
-
-@pytest.fixture
-def play(tmp_path):
-    """``play(case, rows)``: the transcript of one run."""
-
-    def go(case: Case, rows) -> Transcript:
-        world = World(tmp_path / "world", case, rows)
-        if case.upgrade:
-            world.run("--until", "1")
-            world.call("upgrade", "run", "--encoder", "other", "--run-dir", "upgraded")
-        else:
-            world.run()
-        transcript = world.end()
-        assert [code for code, _, _ in transcript.exits] == [0] * len(transcript.exits), (
-            transcript.exits
-        )
-        return transcript
-
-    return go
 
 
 def troubles(play, case: Case, client: str) -> list[str]:

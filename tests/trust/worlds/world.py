@@ -95,10 +95,16 @@ class Case:
     flags: tuple[str, ...] = ()
     upgrade: bool = False
     """Whether the encoder is exchanged after the first task."""
+    clients_per_person: int = 0
+    """Of people as units; 0: a client is the unit."""
 
     def __str__(self) -> str:
         flags = " ".join(self.flags).replace("--", "").replace("--set ", "")
-        return f"{self.family} {flags}{' upgrade' * self.upgrade}".strip()
+        return f"{self.family} {flags}{' upgrade' * self.upgrade}{self._unit}".strip()
+
+    @property
+    def _unit(self) -> str:
+        return f" people in {self.clients_per_person}" if self.clients_per_person else ""
 
 
 @dataclass
@@ -146,14 +152,23 @@ def moved(one: Transcript, other: Transcript) -> bool:
 
 
 def rows_of(family: str, clients: int = 6) -> Rows:
-    """Client c0 has many rows, c5 a single one; two tasks with a label each and one with two."""
+    """Client c0 has many rows, c5 a single one; two tasks with a label each and one with two.
+
+    Person many has twelve rows of both tasks at c0, c0-20 a single one of t1, and c5-0 is alone
+    with its client.
+    """
     rows = []
     for client in range(clients):
         for number in range({0: 30, clients - 1: 1}.get(client, 6)):
             label = number % 3
-            rows.append(_row(family, f"{client}-{number}", label, f"c{client}", "train"))
+            person = f"c{client}-{number // 2 if client else number}"
+            if client == 0 and number < 12:
+                person = "many"
+            row = _row(family, f"{client}-{number}", label, f"c{client}", "train")
+            rows.append(row | {"person": person})
     for number in range(6):
-        rows.append(_row(family, f"test-{number}", number % 3, "c1", "test"))
+        row = _row(family, f"test-{number}", number % 3, "c1", "test")
+        rows.append(row | {"person": f"tested-{number // 2}"})
     return rows
 
 
@@ -173,22 +188,38 @@ def without(rows: Rows, client: str) -> Rows:
     return [row for row in rows if row["client"] != client or row["split"] == "test"]
 
 
+def without_person(rows: Rows, person: str) -> Rows:
+    """The same rows, less those of one person."""
+    return [row for row in rows if row["person"] != person]
+
+
+def only_person(rows: Rows, person: str) -> Rows:
+    """One person's rows, and the test rows."""
+    return [row for row in rows if row["person"] == person or row["split"] == "test"]
+
+
 def gone(rows: Rows, client: str) -> Rows:
     """The same rows without any of one client."""
     return [row for row in rows if row["client"] != client]
 
 
-def _declaration(family: str) -> str:
+def _declaration(case: Case) -> str:
+    family = case.family
     scenario = "domain" if family == "tagging" else "class"
+    columns, privacy, people = 'task = "task", split = "split"', "epsilon = 8.0", []
+    if case.clients_per_person:
+        columns, privacy = f'{columns}, person = "person"', f'{privacy}, unit = "person"'
+        people = ["people = 200", f"clients_per_person = {case.clients_per_person}"]
     lines = [
         "confirmed = true",
         'name = "small"',
         f'family = "{family}"',
         f'scenario = "{scenario}"',
         "clients = 8",
+        *people,
         'public = "public.txt"',
-        'columns = { task = "task", split = "split" }',
-        "privacy = { epsilon = 8.0 }",
+        f"columns = {{ {columns} }}",
+        f"privacy = {{ {privacy} }}",
     ]
     for label in range(3):
         lines += ["[[labels]]", f'name = "L{label}"']
@@ -224,7 +255,7 @@ class World:
         self.root, self.case = root, case
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
-        (root / "rows.cslr.toml").write_text(_declaration(case.family))
+        (root / "rows.cslr.toml").write_text(_declaration(case))
         (root / "public.txt").write_text("\n".join(_public(case.family)) + "\n")
         (root / "small.toml").write_text(SMALL)
         self.write(rows)
@@ -232,7 +263,7 @@ class World:
 
     def write(self, rows: Rows) -> None:
         """The file of rows, as CSV."""
-        columns = ["text", "label", "client", "task", "split"]
+        columns = ["text", "label", "client", "task", "split", "person"]
         lines = [",".join(columns), *[",".join(row[name] for name in columns) for row in rows]]
         (self.root / "rows.csv").write_text("\n".join(lines) + "\n")
 

@@ -62,7 +62,7 @@ def print_ledger(report: dict[str, Any], console: Console) -> None:
         state = "settled" if charge["settled"] else "open"
         table.add_row(charge["label"], sigma, f"{charge['q']:g}", state, charge["message"])
     console.print(table)
-    costs = Table(title="Spent", title_justify="left")
+    costs = Table(title=f"Spent, ε of one {report['unit']}", title_justify="left")
     costs.add_column("scope")
     for who in ADVERSARIES:
         costs.add_column(who, justify="right")
@@ -71,7 +71,8 @@ def print_ledger(report: dict[str, Any], console: Console) -> None:
     console.print(costs)
     budget = report["budget"]
     console.print(
-        f"Budget: ε = {_shown(budget['epsilon'])} against the adversary {budget['adversary']}."
+        f"Budget: ε = {_shown(budget['epsilon'])} of one {report['unit']} against the adversary "
+        f"{budget['adversary']}."
     )
 
 

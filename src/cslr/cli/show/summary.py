@@ -15,7 +15,7 @@ from cslr.privacy.accounting import ADVERSARIES, SCOPES
 from cslr.runs.private_figures import PrivateFigures
 from cslr.runs.results import Figures, Result
 
-__all__ = ["print_summary"]
+__all__ = ["print_other_unit", "print_summary"]
 
 _COSTS = {"nothing": ", ε = 0", "privately": "", "openly": ", ε = ∞"}
 
@@ -62,6 +62,16 @@ def print_summary(result: Result, console: Console) -> None:
     )
 
 
+def print_other_unit(result: Result, other: Result, console: Console) -> None:
+    """One line: what the same run gives if it hides a whole client."""
+    metric = "entity F1" if result.stream.family == "tagging" else "accuracy"
+    console.print(
+        f"Hiding a whole client at the same ε instead (--unit client): average {metric} "
+        f"{_spread(other.main.aa)} % where hiding one person gives {_spread(result.main.aa)} %.",
+        soft_wrap=True,
+    )
+
+
 def _headline(result: Result) -> RenderableType:
     config = result.config
     lines = [
@@ -70,12 +80,22 @@ def _headline(result: Result) -> RenderableType:
             f" on {result.stream.name}, {result.scenario}-incremental, "
             f"{len(result.stream.tasks)} tasks, {result.clients} clients",
         ),
+        Text(_unit(result)),
         Text.assemble(_average(result), f"   seeds {', '.join(map(str, config.seeds))}"),
     ]
     closed = result.closed()
     if math.isfinite(closed):
         lines.append(Text(_closed(closed)))
     return Group(*lines)
+
+
+def _unit(result: Result) -> str:
+    """Whom ε hides, in a sentence."""
+    if result.config.privacy.unit == "client":
+        return "unit of privacy: one client with all its rows"
+    stream = result.stream
+    what = "" if stream.people is not None else f"; one {stream.person} counts as one person"
+    return f"unit of privacy: one of {result.units} people inside the clients{what}"
 
 
 def _average(result: Result) -> Text:
@@ -171,7 +191,8 @@ def _measured(result: Result, measured: PrivateFigures) -> RenderableType:
         table.add_row(Text(task.name), _with_error(accuracy, error))
     tagging = result.stream.family == "tagging"
     counted = "sentences with all tags correct" if tagging else "correct rows"
-    note = f"Mean over clients of the share of {counted}, ± the standard error of the noise."
+    units = "clients" if result.config.privacy.unit == "client" else "people"
+    note = f"Mean over {units} of the share of {counted}, ± the standard error of the noise."
     if measured.before_upgrade:
         note += " It was released before the encoder upgrade and refers to the head of that time."
     title = "After the last task, from a noisy count covered by ε (%)"
@@ -239,7 +260,8 @@ def _cost(result: Result) -> RenderableType:
             *["∞" if costs.get(who) is None else f"{costs[who]:.3g}" for who in ADVERSARIES],
         )
     total = "" if privacy.budget is None else f"; budget {privacy.budget:g}"
-    return _titled(f"User-level ε (δ = {privacy.delta:g}, {of}{total})", table)
+    unit = "User-level ε" if privacy.unit == "client" else "ε of one person"
+    return _titled(f"{unit} (δ = {privacy.delta:g}, {of}{total})", table)
 
 
 def _privacy_note(result: Result) -> Text:

@@ -51,6 +51,10 @@ class Report:
     """Fewest, median and most train rows of a client with train rows."""
     clients_in_several_tasks: int
     people: int
+    unit: str
+    """Whom privacy hides."""
+    registered_people: int | None
+    """Where people are what privacy hides."""
     tasks: tuple[TaskCounts, ...]
     problems: tuple[str, ...]
     """The first of them, with file and line."""
@@ -84,7 +88,12 @@ class Report:
             f"train rows per client: {low} to {high}, median {middle:g}",
             f"clients in several tasks: {self.clients_in_several_tasks} (allowed)",
         ]
-        if self.people:
+        if self.registered_people is not None:
+            lines.append(
+                f"people with rows: {self.people} of {self.registered_people} registered; each of "
+                f"them is what privacy hides"
+            )
+        elif self.people:
             lines.append(f"people: {self.people}")
         for task in self.tasks:
             lines += _task_lines(task)
@@ -111,7 +120,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
     pairs = {(row.client, row.task) for row in train}
     spread = Counter(client for client, _ in pairs)
     tasks = tuple(_task_counts(known, number, gathered) for number in range(len(known.tasks)))
-    weak = weak_delta(declaration.privacy.delta, declaration.clients)
+    weak = weak_delta(declaration.privacy.delta, declaration.units, declaration.privacy.unit)
     return Report(
         file=str(data),
         name=declaration.name,
@@ -120,7 +129,9 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         clients=len(gathered.clients),
         rows_per_client=(sizes[0], float(median(sizes)), sizes[-1]),
         clients_in_several_tasks=sum(count > 1 for count in spread.values()),
-        people=len({row.person for row in gathered.rows} - {""}),
+        people=len(gathered.people),
+        unit=declaration.privacy.unit,
+        registered_people=declaration.people,
         tasks=tasks,
         problems=tuple(told(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
@@ -163,11 +174,16 @@ def _findings(
             f"clients = {declaration.clients} is declared, but {len(gathered.clients)} "
             "clients have rows: set clients to the number of registered clients"
         )
+    if declaration.people is not None and len(gathered.people) > declaration.people:
+        found.append(
+            f"people = {declaration.people} is declared, but {len(gathered.people)} "
+            "people have rows: set people to the number of registered people"
+        )
     if gathered.totals and not skip_bad_rows:
         found.append("correct the bad rows, or leave them out with --skip-bad-rows")
     if gathered.shared:
         found.append(
-            "correct the rows of persons that occur in two clients: they cannot be skipped"
+            "correct the rows of persons that occur in too many clients: they cannot be skipped"
         )
     if not has_train:
         found.append("there are no train rows")

@@ -26,6 +26,7 @@ from cslr.config import mistakes
 from cslr.data.own.reader.file_format import stem_of
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import ConfigError, DataError
+from cslr.privacy.plan import Unit
 from cslr.protocol.targets import FamilyName
 
 __all__ = [
@@ -80,12 +81,14 @@ class DeclaredTask(_Section):
 
 
 class TotalBudget(_Section):
-    """What all releases on these rows, in all runs, may cost a client together."""
+    """What all releases on these rows, in all runs, may cost a unit together."""
 
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(1e-5, gt=0, lt=1)
     adversary: Literal["roster", "public"] = "roster"
     """The adversary: roster knows which clients participated, public does not."""
+    unit: Unit = "client"
+    """The unit of privacy: a client with all its rows, or one person inside a client."""
 
 
 class Declaration(_Section):
@@ -98,6 +101,12 @@ class Declaration(_Section):
     scenario: Literal["class", "domain", "task"]
     clients: int = Field(ge=1)
     """N: registered clients, with rows or without."""
+    people: int | None = Field(None, ge=1)
+    """Registered people of all clients, with rows or without, where a person is the unit."""
+    clients_per_person: int = Field(1, ge=1)
+    """The most clients that hold rows of one person."""
+    rows_per_person: int = Field(1, ge=1)
+    """Rows that a person is expected to have of one task."""
     separator: str = Field("|", min_length=1)
     """Between several labels, or the tags of a sentence, in one cell."""
     delimiter: Literal[",", ";", "\t", "|"] = ","
@@ -118,6 +127,7 @@ class Declaration(_Section):
         _unlike("[[labels]]", [label.name for label in self.labels])
         _unlike("[[tasks]]", [task.name for task in self.tasks])
         self._check_tasks()
+        self._check_unit()
         if self.columns.task is None and len(self.tasks) > 1:
             raise ValueError(
                 "columns.task must name the column of tasks, because several tasks are declared"
@@ -141,6 +151,37 @@ class Declaration(_Section):
                         f"another separator"
                     )
         return self
+
+    @property
+    def units(self) -> int:
+        """How many units of privacy are registered."""
+        return self.people if self.people is not None else self.clients
+
+    def _check_unit(self) -> None:
+        """A person is a unit only where rows say whose they are, and people are registered."""
+        given = self.model_fields_set & {"people", "clients_per_person", "rows_per_person"}
+        if self.privacy.unit == "client":
+            if given:
+                raise ValueError(
+                    f"{min(given)} is for people as units; set unit = 'person' in [privacy], or "
+                    f"remove it"
+                )
+            return
+        if self.columns.person is None:
+            raise ValueError(
+                "unit = 'person' in [privacy] needs columns.person, the column that says whose row "
+                "it is; where a row has no person use unit = 'client'"
+            )
+        if self.people is None:
+            raise ValueError(
+                "unit = 'person' in [privacy] needs people, the number of all registered people, "
+                "with rows or without"
+            )
+        if self.clients_per_person > self.clients:
+            raise ValueError(
+                f"clients_per_person = {self.clients_per_person} is more than clients = "
+                f"{self.clients}; a person cannot be with more clients than there are"
+            )
 
     def _check_tasks(self) -> None:
         declared = {label.name for label in self.labels}

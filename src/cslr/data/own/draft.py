@@ -29,7 +29,7 @@ __all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "look"]
 _COLUMNS = {
     "text": "the text to classify or tag",
     "label": "the label, labels or tags of the text",
-    "client": "the client that holds the row; privacy protects clients",
+    "client": "the client that holds the row",
     "task": "the task the row belongs to",
     "split": "train or test",
     "person": "the person the row is about, if a client holds rows of several people",
@@ -68,13 +68,7 @@ def draft(path: Path) -> str:
     parts = [
         [*_top(path, seen), ""],
         [*_columns(seen), ""],
-        [
-            "# Privacy budget per client for all releases on these rows, over all runs.",
-            "[privacy]",
-            "epsilon = 8.0  # confirm",
-            "delta = 1e-5  # confirm",
-            "",
-        ],
+        [*_privacy(seen), ""],
         [*_label_tables(seen)],
         [*_tasks(seen)],
     ]
@@ -92,6 +86,7 @@ def _top(path: Path, seen: Seen) -> Iterator[str]:
     yield f'scenario = "{_scenario(seen)}"  # confirm: class, domain or task'
     yield "# N is public: the number of registered clients, with or without rows."
     yield f"clients = {max(len(seen.clients), 1)}  # confirm: this many have rows"
+    yield from _people(seen)
     if seen.delimiter != ",":
         yield f"delimiter = {_string(seen.delimiter)}  # confirm: delimiter of cells"
     if seen.family != "classification":
@@ -102,6 +97,31 @@ def _top(path: Path, seen: Seen) -> Iterator[str]:
             "test rows"
         )
     yield '# public = "sentences.txt"  # your own public sentences, one per line'
+
+
+def _people(seen: Seen) -> Iterator[str]:
+    if not seen.people:
+        return
+    yield "# The number of people registered with all clients together is public, too."
+    yield f"people = {len(seen.people)}  # confirm: this many have rows"
+    most = max(map(len, seen.people.values()))
+    if most > 1:
+        yield f"clients_per_person = {most}  # confirm: clients with rows of one person"
+    yield "# rows_per_person = 1  # expected number of rows of a person in one task"
+
+
+def _privacy(seen: Seen) -> Iterator[str]:
+    unit = "person" if seen.people else "client"
+    yield f"# Privacy budget of one {unit} for all releases on these rows, over all runs."
+    yield "[privacy]"
+    if seen.people:
+        yield f"# Column {_string(seen.roles['person'])} names the person of a row, so one person"
+        yield "# is proposed as the unit of privacy: people are many, so hiding one of them costs"
+        yield "# little accuracy. A whole client is then not hidden. If it must be, or if a person"
+        yield '# may occur under several names, set "client" and remove people above.'
+    yield f'unit = "{unit}"  # confirm: client or person'
+    yield "epsilon = 8.0  # confirm"
+    yield "delta = 1e-5  # confirm"
 
 
 def _columns(seen: Seen) -> Iterator[str]:
@@ -184,6 +204,8 @@ class Seen:
     """The labels seen in each task, both in the order they came."""
     clients: set[str] = field(default_factory=set)
     splits: set[str] = field(default_factory=set)
+    people: dict[str, set[str]] = field(default_factory=dict)
+    """The clients each person was seen with."""
 
 
 def look(path: Path) -> Seen:
@@ -259,6 +281,8 @@ def _note(row: Raw, seen: Seen) -> None:
     """Add the names of one row."""
     client, split = _single(row, seen, "client"), _single(row, seen, "split")
     seen.clients |= {client} - {""}
+    if person := _single(row, seen, "person"):
+        seen.people.setdefault(person, set()).update({client} - {""})
     if len(seen.splits) < MOST_NAMES:
         seen.splits |= {split.lower()} - {""}
     task, labels = _single(row, seen, "task"), _labels_in(row, seen)

@@ -1,17 +1,14 @@
 """A stream of one's own rows: who holds which row is given, nothing is shared out.
 
-``gather`` reads all rows that are as declared, and what is wrong with the others. Two things are
-seen only across rows: a person whom two clients hold, which would be protected by neither's
-clipping alone, and a person in both train and test, whom a test would know already.
+``gather`` reads all rows that are as declared, and what is wrong with the others.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +16,9 @@ import numpy as np
 
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.parse.labels import Known
-from cslr.data.own.parse.problems import Kind, Problem, quoted, told
+from cslr.data.own.parse.problems import Kind, Problem, told
 from cslr.data.own.parse.row import OwnRow, parse_row
+from cslr.data.own.people import TOO_MANY, Met, person_address, with_test
 from cslr.data.own.reader.file_format import counted
 from cslr.data.own.reader.read_file import raw_rows
 from cslr.data.stream import Rows, Stream
@@ -33,7 +31,6 @@ _CLIENT_PREFIX: Final = b"cslr/own/client/1"
 
 MOST: Final = 20
 """Maximum number of problems listed one by one."""
-_TEST_PREFIX: Final = b"cslr/own/test/1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,43 +58,67 @@ def load_own(
         raise DataError(_refusal(data, gathered))
     if gathered.shared:
         raise DataError(_shared(data, gathered))
-    names = gathered.clients
-    if len(names) > declaration.clients:
-        raise DataError(
-            f"{data} has rows of {len(names)} clients, but clients = {declaration.clients} is "
-            "declared; set clients to the number of registered clients and run again; "
-            "nothing was spent"
-        )
+    _check_registered(data, declaration, gathered)
     train = [row for row in gathered.rows if not row.test]
     if not train:
         raise DataError(f"{data} contains no valid train row; run `cslr data check`")
-    known = Known.of(declaration)
+    known, names = Known.of(declaration), gathered.clients
+    by_person = declaration.privacy.unit == "person"
     stream = Stream(
         name=declaration.name,
         labels=known.labels,
         tasks=known.tasks,
-        train=_rows(train, gathered),
-        test=_rows([row for row in gathered.rows if row.test], gathered),
+        train=_rows(train, gathered, by_person),
+        test=_rows([row for row in gathered.rows if row.test], gathered, by_person),
         public=tuple(map(spaced, public)) if declaration.family == "tagging" else public,
         scenarios=(declaration.scenario,),
         clients=declaration.clients,
         family=declaration.family,
         partition="given",
         client_ids=np.array([client_address(name) for name in names], dtype=np.int64),
+        people=declaration.people,
+        rows_per_person=declaration.rows_per_person,
+        clients_per_person=declaration.clients_per_person,
+        person_ids=_person_ids(gathered) if by_person else None,
     )
     return OwnData(stream, names, dict(sorted(gathered.totals.items())))
 
 
-def _rows(rows: list[OwnRow], gathered: Gathered) -> Rows:
-    """As a stream has them, in the order of the file; −1 is the client of a row of nobody's."""
-    people = sorted({row.person for row in gathered.rows})
+def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) -> None:
+    """Refuse more clients, or where they are units more people, than are declared."""
+    found = {"clients": (len(gathered.clients), declaration.clients)}
+    if declaration.people is not None:
+        found["people"] = (len(gathered.people), declaration.people)
+    for what, (there, declared) in found.items():
+        if there > declared:
+            raise DataError(
+                f"{data} has rows of {there} {what}, but {what} = {declared} is declared; set "
+                f"{what} to the number of registered {what} and run again; nothing was spent"
+            )
+
+
+def _rows(rows: list[OwnRow], gathered: Gathered, by_person: bool) -> Rows:
+    """As a stream has them, in the order of the file; −1 is the client of a row of nobody's.
+
+    by_person: whether people are numbered with their client, as units are, or by their name.
+    """
+    if by_person:
+        places = {held: place for place, held in enumerate(gathered.held)}
+        people = np.array([places.get((row.client, row.person), -1) for row in rows], np.int64)
+    else:
+        people = _numbers([row.person for row in rows], gathered.people)
     return Rows(
         tuple(row.text for row in rows),
         tuple(row.answer for row in rows),
         np.array([row.task for row in rows], dtype=np.int64),
-        _numbers([row.person for row in rows], people) if any(people) else None,
+        people if gathered.people else None,
         _numbers([row.client for row in rows], gathered.clients),
     )
+
+
+def _person_ids(gathered: Gathered) -> np.ndarray:
+    """(u,) the addresses of the people inside clients, by their numbers."""
+    return np.array([person_address(*held) for held in gathered.held], dtype=np.int64)
 
 
 def client_address(name: str) -> int:
@@ -107,19 +128,20 @@ def client_address(name: str) -> int:
     )
 
 
-def _numbers(names: list[str], known: list[str] | tuple[str, ...]) -> np.ndarray:
+def _numbers(names: list[str], known: tuple[str, ...]) -> np.ndarray:
     """(n,) the place of each name among the known ones; −1 without a name."""
     places = {"": -1, **{name: place for place, name in enumerate(known)}}
     return np.array([places[name] for name in names], dtype=np.int64)
 
 
 def _shared(data: Path, gathered: Gathered) -> str:
-    listed = [each for each in gathered.problems if each.kind == "person in two clients"]
+    listed = [each for each in gathered.problems if each.kind in TOO_MANY]
     return "\n".join(
         [
             f"{data}: {gathered.shared} rows are about a person that also occurs in another "
             "client. They cannot be skipped, because then one client's rows would decide "
-            "about another client's. Correct them",
+            "about another client's. Correct them, or declare unit = 'person' and "
+            "clients_per_person",
             *(f"  {told(data, problem)}" for problem in listed),
         ]
     )
@@ -151,10 +173,20 @@ class Gathered:
         return tuple(sorted({row.client for row in self.rows} - {""}))
 
     @property
+    def people(self) -> tuple[str, ...]:
+        """Who rows are about, sorted by name."""
+        return tuple(sorted({row.person for row in self.rows} - {""}))
+
+    @property
+    def held(self) -> tuple[tuple[str, str], ...]:
+        """(client, person) for each person inside a client, sorted."""
+        return tuple(sorted({(row.client, row.person) for row in self.rows if row.client}))
+
+    @property
     def shared(self) -> int:
-        """Rows about a person whom two clients hold. They can be mended, never just left out: which
-        of the two keeps the person would depend on the other."""
-        return self.totals.get("person in two clients", 0)
+        """Rows about a person whom more clients hold than is declared. They can be mended, never
+        just left out: which of them keeps the person would depend on the others."""
+        return sum(self.totals.get(kind, 0) for kind in TOO_MANY)
 
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
@@ -173,61 +205,17 @@ def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
         if stop_early and len(problems) == MOST:
             break
     if declaration.test_share is not None:
-        rows = _with_test(rows, declaration.test_share)
+        rows = with_test(rows, declaration.test_share, declaration.privacy.unit)
     return Gathered(tuple(rows), tuple(problems), dict(totals))
 
 
 def _checked(data: Path, known: Known) -> Iterator[OwnRow | Problem]:
     """Row by row, each also against the people seen before it."""
-    seen: dict[str, OwnRow] = {}
+    met = Met(known.declaration.clients_per_person, counted(data))
     columns = known.declaration.columns.roles()
     for raw in raw_rows(data, columns, known.declaration.delimiter):
         row = raw if isinstance(raw, Problem) else parse_row(raw, known)
         if isinstance(row, OwnRow) and row.person:
-            yield _conflict(row, seen, counted(data)) or row
+            yield met.conflict(row) or row
         else:
             yield row
-
-
-def _conflict(row: OwnRow, seen: dict[str, OwnRow], unit: str) -> Problem | None:
-    """Whether a person was met elsewhere; where people clash the first row of theirs is right."""
-    first = seen.setdefault(row.person, row)
-    if row.client and not first.client:
-        first = seen[row.person] = replace(first, client=row.client)
-    if row.client and row.client != first.client:
-        return Problem(
-            row.line,
-            "person in two clients",
-            f"person {quoted(row.person)} is in client {quoted(row.client)} here and in "
-            f"{quoted(first.client)} in {unit} {first.line}; a person must belong to one "
-            "client",
-        )
-    if row.test != first.test:
-        names = {True: "test", False: "train"}
-        return Problem(
-            row.line,
-            "person in train and test",
-            f"person {quoted(row.person)} is in {names[row.test]} here and in "
-            f"{names[first.test]} in {unit} {first.line}; a person must be in train or in "
-            "test only",
-        )
-    return None
-
-
-def _with_test(rows: Sequence[OwnRow], share: float) -> list[OwnRow]:
-    """Of each client's people, or texts, the first by SHA-256 are test: share, rounded down.
-
-    A client can do it alone, and neither seeds nor other clients' rows move a row.
-    """
-    units: dict[str, set[str]] = {}
-    for row in rows:
-        units.setdefault(row.client, set()).add(row.person or row.text)
-    chosen = {
-        client: set(sorted(own, key=_hash)[: math.floor(share * len(own))])
-        for client, own in units.items()
-    }
-    return [replace(row, test=(row.person or row.text) in chosen[row.client]) for row in rows]
-
-
-def _hash(unit: str) -> bytes:
-    return hashlib.sha256(_TEST_PREFIX + b"\0" + unit.encode()).digest()

@@ -15,7 +15,7 @@ from cslr.data.streams.ontonotes import load_ontonotes
 from cslr.data.streams.shipped import load_clinic, load_desk, load_ward
 from cslr.errors import ConfigError
 
-__all__ = ["SCENARIOS", "STREAMS", "Label", "Rows", "Stream", "Task", "load_stream"]
+__all__ = ["EMBEDDED", "SCENARIOS", "STREAMS", "Label", "Rows", "Stream", "Task", "load_stream"]
 
 STREAMS: dict[str, Callable[[Path | None, str, str | None], Stream]] = {
     "clinic": load_clinic,
@@ -30,6 +30,9 @@ STREAMS: dict[str, Callable[[Path | None, str, str | None], Stream]] = {
     "ner": load_ner,
     "ontonotes": load_ontonotes,
 }
+
+EMBEDDED = ("clinic", "desk", "ward")
+"""Streams that come with the program."""
 
 
 def load_stream(

@@ -79,6 +79,7 @@ def load_amazon(
         scenarios=("domain", "class", "task"),
         clients=50,
         alpha=0.3,
+        person="review",
     )
 
 

@@ -83,6 +83,7 @@ def load_multiwoz(
         alpha=0.5,
         family="intents",
         rows_per_person=3,
+        person="dialogue",
     )
 
 

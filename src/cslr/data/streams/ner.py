@@ -81,6 +81,7 @@ def load_ner(
         family="tagging",
         partition="task",
         cap=1,
+        person="sentence",
     )
 
 

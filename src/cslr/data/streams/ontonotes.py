@@ -89,6 +89,7 @@ def load_ontonotes(
         family="tagging",
         partition="task",
         cap=1,
+        person="document",
     )
 
 

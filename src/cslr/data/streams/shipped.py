@@ -1,11 +1,14 @@
 """The streams that come with the program, one for each family, all written for CSLR.
 
-    clinic   classification   letters to four clinics
+    clinic   classification   letters of patients to four clinics
     desk     intents          messages to three services of a town, in small conversations
     ward     tagging          notes of three hospital departments, with drugs, people and places
 
 Every sentence is invented, so the default run needs no download and no licence.
 They show that the program works; they are small, and no figure on them is a result.
+
+Messages belong to invented people, and a run hides a person unless it is told otherwise: in clinic
+a patient with two to four letters to one clinic, in desk a customer, in ward whom a note is about.
 
 What is train and what is test is decided by the SHA-256 of the text, or of the person's id where
 there are people: it is fixed, and blind to what a text says.
@@ -29,6 +32,7 @@ __all__ = ["load_clinic", "load_desk", "load_ward"]
 _TOPICS = ("heart", "skin", "joints", "mind")
 _SERVICES = ("library", "waste", "parking")
 _DEPARTMENTS = ("surgery", "paediatrics", "pharmacy")
+_FEWEST_LETTERS = 2
 _TRAIN_SHARE = 0.7  # 140 of a topic's 200 sentences
 
 
@@ -46,12 +50,15 @@ def load_clinic(
         name="clinic",
         labels=declared_labels("clinic/labels.toml"),
         tasks=tuple(Task(topic, (number,)) for number, topic in enumerate(_TOPICS)),
-        train=as_rows([Row(text, n, n) for n, (train, _) in enumerate(parts) for text in train]),
-        test=as_rows([Row(text, n, n) for n, (_, test) in enumerate(parts) for text in test]),
+        train=as_rows([row for n, (train, _) in enumerate(parts) for row in _letters(n, train)]),
+        test=as_rows([row for n, (_, test) in enumerate(parts) for row in _letters(n, test)]),
         public=_sentences("clinic/public.txt"),
         scenarios=("class",),
         clients=40,
         alpha=1.0,
+        rows_per_person=3,
+        person="patient",
+        unit="person",
     )
 
 
@@ -81,6 +88,9 @@ def load_desk(
         clients=24,
         alpha=1.0,
         family="intents",
+        rows_per_person=2,
+        person="customer",
+        unit="person",
     )
 
 
@@ -112,7 +122,22 @@ def load_ward(
         family="tagging",
         partition="task",
         cap=1,
+        person="note",
+        unit="person",
     )
+
+
+def _letters(topic: int, texts: tuple[str, ...]) -> list[Row]:
+    """The letters to one clinic: its patients wrote two, three, four, two, ... of them."""
+    rows: list[Row] = []
+    patient, left = 0, _FEWEST_LETTERS
+    for place, text in enumerate(texts):
+        if left <= 0 and place + 1 < len(texts):  # the last letter is nobody's only one
+            patient += 1
+            left = _FEWEST_LETTERS + patient % 3
+        rows.append(Row(text, topic, topic, (), f"{_TOPICS[topic]} {patient:03}"))
+        left -= 1
+    return rows
 
 
 def _check_rows(stream: str, rows: str) -> None:

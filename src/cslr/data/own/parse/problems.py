@@ -34,6 +34,7 @@ Kind = Literal[
     "not BIO",
     "words and tags",
     "person in two clients",
+    "person in too many clients",
     "person in train and test",
 ]
 

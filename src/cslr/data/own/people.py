@@ -1,0 +1,105 @@
+"""The people in a file of rows: with whom they are, who is test, and what they are addressed by.
+
+Two things are seen only across rows: a person with more clients than is declared, whom clipping in
+each of them would not protect, and a person in both train and test, whom a test would know already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cslr.data.own.parse.problems import Kind, Problem, quoted
+from cslr.data.own.parse.row import OwnRow
+from cslr.privacy.plan import Unit
+
+__all__ = ["TOO_MANY", "Met", "person_address", "with_test"]
+
+TOO_MANY: Final[tuple[Kind, ...]] = ("person in two clients", "person in too many clients")
+"""Problems of rows that cannot be left out."""
+
+_PERSON_PREFIX: Final = b"cslr/own/person/1"
+_TEST_PREFIX: Final = b"cslr/own/test/1"
+
+
+@dataclass
+class Met:
+    """Who was met in the rows before. Where rows clash the first of a person's are right."""
+
+    most: int
+    """Clients that may hold rows of one person."""
+    unit: str
+    """What rows of the file are counted by: a line, a row."""
+    first: dict[str, OwnRow] = field(default_factory=dict)
+    clients: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By person: where each client was first met."""
+
+    def conflict(self, row: OwnRow) -> Problem | None:
+        """What is wrong with a row of a person, seen beside the rows before it."""
+        first = self.first.setdefault(row.person, row)
+        clients = self.clients.setdefault(row.person, {})
+        if row.client and row.client not in clients:
+            if len(clients) >= self.most:
+                return self._too_many(row, clients)
+            clients[row.client] = row.line
+        if row.test != first.test:
+            names = {True: "test", False: "train"}
+            return Problem(
+                row.line,
+                "person in train and test",
+                f"person {quoted(row.person)} is in {names[row.test]} here and in "
+                f"{names[first.test]} in {self.unit} {first.line}; a person must be in train or in "
+                "test only",
+            )
+        return None
+
+    def _too_many(self, row: OwnRow, clients: dict[str, int]) -> Problem:
+        others = ", ".join(
+            f"{quoted(name)} in {self.unit} {line}" for name, line in clients.items()
+        )
+        here = f"person {quoted(row.person)} is in client {quoted(row.client)} here and in "
+        if self.most == 1:
+            return Problem(
+                row.line,
+                "person in two clients",
+                f"{here}{others}; a person must belong to one client",
+            )
+        told = f"{here}{others}; clients_per_person = {self.most} is declared"
+        return Problem(row.line, "person in too many clients", told)
+
+
+def person_address(client: str, person: str) -> int:
+    """The address of a person inside a client, from the two names alone."""
+    names = b"".join(hashlib.sha256(name.encode()).digest() for name in (client, person))
+    return int.from_bytes(hashlib.sha256(_PERSON_PREFIX + b"\0" + names).digest()[:7], "big")
+
+
+def with_test(rows: Sequence[OwnRow], share: float, unit: Unit) -> list[OwnRow]:
+    """The rows, a share of them as test, chosen by SHA-256.
+
+    Neither seeds nor other units' rows move a row. If a client is the unit: of its people, or
+    texts, the first by hash are test, share rounded down. If a person is, its own hash decides
+    about it, since counting a client's people would let one person move another.
+    """
+    if unit == "person":
+        return [replace(row, test=_place(row.person) < share) for row in rows]
+    own: dict[str, set[str]] = {}
+    for row in rows:
+        own.setdefault(row.client, set()).add(row.person or row.text)
+    chosen = {
+        client: set(sorted(keys, key=_hash)[: math.floor(share * len(keys))])
+        for client, keys in own.items()
+    }
+    return [replace(row, test=(row.person or row.text) in chosen[row.client]) for row in rows]
+
+
+def _place(key: str) -> float:
+    """In [0, 1)."""
+    return int.from_bytes(_hash(key)[:6], "big") / 2**48
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(_TEST_PREFIX + b"\0" + key.encode()).digest()
