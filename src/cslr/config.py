@@ -184,14 +184,15 @@ class ReplayConfig(_Section):
 class HeadConfig(_Section):
     """The two-layer head, what it is trained on and how long."""
 
-    kind: Literal["released", "federated", "dp-fedavg"] | None = None
-    """Trained on the released replay alone; or by clients on their data and the replay, without
-    noise (end-to-end ε = ∞) or with it; None: the method's own choice."""
+    kind: Literal["released", "federated", "dp-fedavg", "rounds"] | None = None
+    """Trained on the released replay alone; by clients on their data and the replay, without noise
+    (end-to-end ε = ∞) or with it; or a linear one by noisy gradient rounds, without any replay.
+    None: the method's own choice."""
     learning_rate: float = Field(3e-4, gt=0)
     samples: int = Field(500, ge=1)
     """n_r: replay samples of each label in a pass."""
     rounds: int | None = Field(None, ge=1)
-    """Rounds of federated training in a task; None: the method's own choice."""
+    """Rounds of federated training, or of gradients, in a task; None: the method's own choice."""
     participation: float | None = Field(None, gt=0, le=1)
     """q of those rounds; None: the method's own choice."""
     replay_weight: float = Field(1.0, ge=0)
@@ -200,7 +201,7 @@ class HeadConfig(_Section):
     """What a federated head is held to on the replay: its targets, the answers of the head before
     the task, or embeddings of one mode alike and of others apart."""
     clip: float | None = Field(None, gt=0)
-    """Norm of a client's update of a head, where it is noised; None: the method's own choice."""
+    """Norm of a unit's update or gradient of a head, where it is noised; None: the method's own."""
 
 
 class UpgradeConfig(_Section):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -102,10 +103,22 @@ class Population:
         tasks = max(task, int(self.tasks.max(initial=0))) + 1
         held = np.zeros((self.count, tasks), dtype=np.bool_)
         held[self.clients, self.tasks[self.held]] = True
-        lot = np.stack([Seeds(own).at("cap").random(tasks) for own in self.addresses.tolist()])
+        lot = self._lots[:, :tasks]
+        if lot.shape[1] < tasks:  # asked about a task of which nobody has rows
+            lot = _lots_of(self.addresses, tasks)
         rank = np.where(held, lot, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
         speaks: BoolArray = held[:, task] & (rank[:, task] < cap)
         return speaks
+
+    @cached_property
+    def _lots(self) -> FloatArray:
+        """Each client's own random order of the tasks, drawn once: a task may have many rounds."""
+        return _lots_of(self.addresses, int(self.tasks.max(initial=0)) + 1)
+
+
+def _lots_of(addresses: IntArray, tasks: int) -> FloatArray:
+    """(N, tasks) of each address; more tasks leave those before as they are."""
+    return np.stack([Seeds(own).at("cap").random(tasks) for own in addresses.tolist()])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """CSLR itself, in the form that every method has; its presets are other settings of it.
 
 A private round per task, and a head from the replay alone, or trained by the clients on their own
-rows beside the replay (the paper's way, ``head.kind``).
+rows beside the replay (the paper's way), or by gradient rounds without a replay (``head.kind``).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
-import numpy as np
-
 from cslr.arrays import FloatArray
 from cslr.config import Config
 from cslr.errors import ConfigError
+from cslr.methods import gradient_rounds
 from cslr.methods.alignment import Alignment, align, summary
+from cslr.methods.artefacts import replay_arrays
 from cslr.methods.federated_head import ROUNDS, federated_stage
+from cslr.methods.gradient_rounds import check_tasks, gradient_facts, gradient_stage, start_rule
 from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
 from cslr.privacy.plan import Schedule
 from cslr.protocol.agreement import Agreement
@@ -122,6 +123,9 @@ def stages(context: MethodContext) -> Stages:
     if context.earlier is not None:
         yield from upgraded_stages(context, context.earlier)
         return
+    if context.head.kind == "rounds":
+        yield from gradient_stages(context)
+        return
     agreement = agree(context)
     context.ledger.fix_plan(context.plan, agreement.public_facts())
     session = Session(agreement, context.plan, context.ledger, context.keep)
@@ -136,6 +140,20 @@ def stages(context: MethodContext) -> Stages:
         session.release(task, labels, context.cohort(task), teacher)
         aligned = [*aligned, *_aligned(context, session, task)]
         yield partial(_fitted, context, session.snapshot(), head, aligned)
+
+
+def gradient_stages(context: MethodContext) -> Stages:
+    """The same where units answer with gradients of a linear head: Q stays the public prior."""
+    check_tasks(context)
+    agreement = agree(context)
+    facts = {**agreement.public_facts(), **gradient_facts(context)}
+    context.ledger.fix_plan(context.plan, facts)
+    session = Session(agreement, context.plan, context.ledger, context.keep)
+    rule = start_rule(context)
+    yield partial(_fitted, context, session.snapshot(), rule.head())
+    for task in range(len(context.tasks)):
+        rule = gradient_stage(context, task, rule)
+        yield partial(_fitted, context, session.snapshot(), rule.head())
 
 
 def _aligned(context: MethodContext, session: Session, task: int) -> list[Alignment]:
@@ -169,7 +187,7 @@ def upgraded_stages(context: MethodContext, earlier: Earlier) -> Stages:
 
 
 def _check_upgrade(context: MethodContext) -> None:
-    if context.head.kind in ("federated", "dp-fedavg"):
+    if context.head.kind in ("federated", "dp-fedavg", "rounds"):
         raise ConfigError(
             "a head trained by clients cannot be carried over to another encoder; use --head "
             "released"
@@ -233,7 +251,7 @@ def _fitted(
         head = session.learn(rehearsal_of(context, tasks))
         if session.agreement.second_moments == "shared":
             encoder_heads = [_encoder_head(view, session, replay, head) for view in context.views]
-    fitted = fitted_by(head, known, context.family, replay=_arrays(replay, session.agreement))
+    fitted = fitted_by(head, known, context.family, replay=replay_arrays(replay, session.agreement))
     return replace(
         fitted,
         artefacts={
@@ -258,26 +276,11 @@ def _encoder_head(view: View, session: Session, replay: Replay, common: Head) ->
     return rehearse(lifted(replay, way), space, view.context.family, rehearsal)
 
 
-def _arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
-    """Q_{1:t} as arrays: enough to draw from it without anything else."""
-    return {
-        "weights": replay.weights,
-        "mean": replay.mean,
-        "variance": replay.gaussians(agreement.space).covariance
-        if replay.covariance is None
-        else replay.covariance,
-        "labels": replay.labels.astype(np.float64),
-        "tasks": replay.tasks.astype(np.float64),
-        "targets": replay.targets,
-        "known": replay.known.astype(np.float64),
-        "centre": agreement.space.centre,
-        "basis": agreement.space.basis,
-    }
-
-
 def schedule(config: Config) -> Schedule:
     """What a replay costs, and the updates of a head that is trained by clients with noise."""
     replay, head = config.replay, config.head
+    if head.kind == "rounds":
+        return Schedule(replay=0, head=head.rounds or gradient_rounds.ROUNDS)
     return Schedule(
         replay=len(BLOCKS) if replay.clipping == "separate" else 1,
         lists=1 if replay.release == "list" else 0,
@@ -302,4 +305,4 @@ def replay_method(
     )
 
 
-METHOD: Final = replay_method("private replay")
+METHOD: Final = replace(replay_method("private replay"), chooses_head=True)

@@ -231,6 +231,10 @@ class Method:
     """Whether it can be studied with clients that poison its releases."""
     hides_people: bool = True
     """Whether a person inside a client can be its unit of privacy."""
+    chooses_head: bool = False
+    """Whether the declared stream decides about its head, where none is asked for."""
+    pools: bool = False
+    """Whether a trusted curator asks every unit about all tasks at once: in a simulation alone."""
 
     def settled(self, config: Config) -> Config:
         """``config`` with what the method fixes and what it prefers."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from cslr.config import Config
 from cslr.errors import ConfigError
-from cslr.methods import cslr, dp_sgd
+from cslr.methods import cslr, dp_joint, dp_sgd
 from cslr.methods.method import Method, MethodContext, Stages
 from cslr.methods.presets import cslr_matchers, cslr_paper, dp_class_stats, dp_stat_share
 from cslr.methods.yardsticks import finetune, joint, majority, zero_shot
@@ -44,6 +44,7 @@ METHODS: Final[dict[str, Method]] = {
     "cslr-hungarian": cslr_matchers.HUNGARIAN,
     "cslr-optimaltransport": cslr_matchers.OPTIMAL_TRANSPORT,
     "dp-sgd": dp_sgd.METHOD,
+    "dp-joint": dp_joint.METHOD,
     "dp-stat-share": dp_stat_share.METHOD,
     "dp-class-stats": dp_class_stats.METHOD,
     "fedcil": Method(

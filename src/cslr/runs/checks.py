@@ -34,6 +34,11 @@ def check_privacy(settled: SettledConfig) -> None:
             f"method {config.method!r} reads rows without noise, which is not allowed with "
             "enforced privacy; use --method cslr"
         )
+    if enforced and method.pools:
+        raise ConfigError(
+            f"method {config.method!r} needs the rows of all clients in one place, so it is for "
+            f"simulations alone; where privacy is enforced use --method cslr"
+        )
     if enforced and config.head.kind == "federated":
         raise ConfigError(
             "--head federated sends updates without noise, which is not allowed with "

@@ -92,7 +92,7 @@ def learn(
     config: complete, or settled.
     until: only the method's own steps up to so many tasks; the run can go on from there later.
     """
-    settled = as_settled(config)
+    settled = as_settled(config).for_stream(embedded.stream)
     given, tasks = settled.given, len(embedded.stream.tasks)
     check_privacy(settled)
     check_upgrade(given, tasks)

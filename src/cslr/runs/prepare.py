@@ -36,7 +36,8 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
     """The noise that follows from the promise; none is needed where nothing is released.
 
     cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
-    to one task unless told otherwise: its whole budget then goes into that.
+    to one task unless told otherwise: its whole budget then goes into that. A curator who pools all
+    rows asks everybody in every round.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
@@ -52,7 +53,7 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
         ),
         tasks,
         privacy.participation,
-        privacy.cap or (1 if privacy.unit == "person" else cap),
+        tasks if method.pools else privacy.cap or (1 if privacy.unit == "person" else cap),
         schedule,
         config.head.participation or privacy.participation,
     )

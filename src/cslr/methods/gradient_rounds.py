@@ -1,0 +1,107 @@
+"""Noisy gradient rounds of a linear head: one task's rounds, and when they are the right head.
+
+For streams in which every task has all labels: nothing has to be replayed then, so the whole budget
+goes into gradients of a linear rule, which have far fewer coordinates than statistics that a rule
+of the same quality could be computed from. Where labels come one after the other such rounds would
+learn the labels of the last task alone, and the replay is the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from cslr.config import Config
+from cslr.errors import ConfigError
+from cslr.methods.method import MethodContext
+from cslr.protocol.ports import Cohort
+from cslr.protocol.step5_rounds import LinearRule, LinearSpace, Measured, linear_facts
+from cslr.protocol.updates import UpdateId, release_update, update_ask
+
+__all__ = [
+    "ROUNDS",
+    "all_labels_in_every_task",
+    "check_tasks",
+    "gradient_facts",
+    "gradient_stage",
+    "prefers_rounds",
+    "start_rule",
+]
+
+ROUNDS: Final = 15
+"""Rounds of a task."""
+CLIP: Final = 0.3
+"""Norm of a unit's gradient."""
+LEAST_UNITS: Final = 500
+"""Registered clients or people from which on rounds are chosen by themselves."""
+
+
+def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
+    """Whether each task declares all labels; one task is no stream of tasks, but has them too."""
+    return all(len(set(task)) == labels for task in tasks)
+
+
+def prefers_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int, units: int) -> bool:
+    """Whether gradient rounds are the head for a declared stream, where none is asked for.
+
+    Many small units, every task with all labels, one encoder for good, and no word about a replay
+    that would have to be released.
+    """
+    replay = config.replay
+    asked = (replay.release, replay.clipping, replay.grouping, replay.sub_modes, replay.list_size)
+    return (
+        config.head.kind is None
+        and units >= LEAST_UNITS
+        and all_labels_in_every_task(tasks, labels)
+        and not config.encoders
+        and not config.upgrade.after
+        and replay.prior == "labels"
+        and asked == (None,) * len(asked)
+    )
+
+
+def check_tasks(context: MethodContext) -> None:
+    """Refuse rounds that would forget."""
+    if not all_labels_in_every_task(context.tasks, context.labels):
+        raise ConfigError(
+            "head.kind = 'rounds' learns from the rows of the current task alone, and here tasks "
+            "have different labels: earlier ones would be forgotten; use --head released"
+        )
+
+
+def gradient_facts(context: MethodContext) -> dict[str, object]:
+    """What the ledger fixes together with the plan."""
+    return {"rounds": {**linear_facts(), "clip": context.head.clip or CLIP}}
+
+
+def start_rule(context: MethodContext) -> LinearRule:
+    """The zero-shot rule, from which all rounds begin."""
+    texts = context.label_texts if context.replay.prior == "labels" else None
+    return LinearRule.start(LinearSpace.of(context.public), context.family, texts)
+
+
+def gradient_stage(
+    context: MethodContext, task: int, rule: LinearRule, pooled: Cohort | None = None
+) -> LinearRule:
+    """``rule`` after the rounds of a task.
+
+    pooled: who is asked instead of the units with rows of the task, by a curator who may.
+
+    Guarantee: as many Gaussian releases of multiplier ``plan.head_sigma`` as there are rounds.
+    """
+    plan, clip = context.plan, context.head.clip or CLIP
+    rounds = context.head.rounds or ROUNDS
+    for number in range(rounds):
+        update = UpdateId(task, number, context.clients.count)
+        gradient = release_update(
+            update_ask(update, rule.question(), clip),
+            update,
+            lambda: pooled or context.cohort(task, number),  # noqa: B023 asked within the round
+            plan,
+            context.ledger,
+            context.keep,
+        )
+        units = update.expected(plan)
+        noise = ((plan.head_sigma or 0.0) * clip / units) ** 2
+        rule = rule.moved(gradient, Measured(noise, units, rounds))
+    return rule

@@ -1,0 +1,209 @@
+"""Step 5 by noisy gradient rounds: a linear head where every task has all labels.
+
+In each round every unit (a client or a person) answers with the gradient of the cross-entropy of
+its own rows under the server's linear rule
+
+    s(z) = Wᵀ x,   x = [(z − c) / ρ, BIAS],   c, ρ: mean and root mean square size of public text
+
+clipped by itself. The server sees the noised sum and moves W. It starts at the zero-shot rule, with
+the label texts as columns, and goes as far as the noise allows: along the i-th principal direction
+of public text, of variance λᵢ, the gradient is read as a noisy measurement of the distance to the
+best rule, E[g] = aᵢ (w − w*) with aᵢ = CURVATURE · λᵢ, and w* is estimated as a Kalman filter does:
+
+    kᵢ = Pᵢ aᵢ / ((1 + DAMPING) aᵢ² Pᵢ + rᵢ),   w ← w − kᵢ g,   Pᵢ ← (1 − kᵢ aᵢ) Pᵢ
+
+Pᵢ is what is not known yet about w*, rᵢ the variance of g: noise, few rows, tasks that differ.
+Without noise these are damped Newton steps; where noise drowns the gradient, the rule stays where
+it started. All of it follows from public numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from cslr.arrays import FloatArray
+from cslr.protocol.head import Head
+from cslr.protocol.ports import Examples
+from cslr.protocol.targets import Family, label_targets
+
+__all__ = ["GradientRound", "LinearRule", "LinearSpace", "Measured", "linear_facts"]
+
+BIAS: Final = 0.1
+"""The constant input: so small that a bias moves slowly."""
+START: Final = 4.0
+"""Length of a column of W at the start."""
+FLOOR: Final = 1e-2
+"""Least variance of a direction, as a share of the largest."""
+REACH: Final = 30.0
+"""Expected length of w* − w at the start, of each column."""
+REACH_POWER: Final = 0.5
+"""The best rule is expected further away along directions of small variance: P ∝ λ^(−this)."""
+CURVATURE: Final = 0.25
+"""Second derivative of the loss, in units of the inputs' variance: p (1 − p) at p = ½."""
+DAMPING: Final = 4.0
+"""Without noise a step is 1 / (1 + this) of Newton's."""
+TASK_EFFECT: Final = 0.1
+"""How far the best rules of tasks differ: variance as a share of what is unknown at the start."""
+DRIFT: Final = 0.1
+"""Share of what was unknown at the start that is unknown again when a task begins."""
+
+
+def linear_facts() -> dict[str, float]:
+    """The constants by name, for the plan that a ledger fixes."""
+    return {
+        "bias": BIAS,
+        "start": START,
+        "floor": FLOOR,
+        "reach": REACH,
+        "reach power": REACH_POWER,
+        "curvature": CURVATURE,
+        "damping": DAMPING,
+        "task effect": TASK_EFFECT,
+        "drift": DRIFT,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSpace:
+    """PUBLIC. The inputs of a linear head, and how public text spreads in them."""
+
+    centre: FloatArray  # (d,) c
+    size: float  # ρ
+    directions: FloatArray  # (d, d) principal directions of public text, in columns
+    variance: FloatArray  # (d + 1,) λ, of the constant input last
+
+    @classmethod
+    def of(cls, public: FloatArray) -> Self:
+        """The inputs that embedded public sentences or words (n, d) give."""
+        z = public.astype(np.float64)
+        centre = z.mean(axis=0)
+        apart = z - centre
+        size = float(np.sqrt(np.square(apart).sum(axis=1).mean()))
+        values, vectors = np.linalg.eigh(apart.T @ apart / (len(z) * size**2))
+        values = np.maximum(values, FLOOR * values.max())
+        return cls(centre, size, vectors, np.append(values, BIAS**2))
+
+    def inputs(self, z: FloatArray) -> FloatArray:
+        """(..., d + 1) of embeddings (..., d)."""
+        x = (z.astype(np.float64) - self.centre) / self.size
+        constant = np.full((*x.shape[:-1], 1), BIAS)
+        return np.concatenate([x, constant], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientRound:
+    """PUBLIC. What every unit is told for a round: the rule of which it returns the gradient."""
+
+    weights: FloatArray  # (d + 1, outputs) W
+    space: LinearSpace
+    family: Family
+
+    def updates(self, examples: Examples) -> FloatArray:
+        """(b, D) the gradient of each unit's loss; zeros for one without rows.
+
+        The loss is the mean over a unit's rows. Words of a sentence are nearly all O and count
+        for little, so in tagging it is the sum over √n. No operation mixes two units.
+        """
+        y = examples.targets
+        if y is None:
+            y = label_targets(examples.labels.ravel(), self.family.labels)
+            y = y.reshape(*examples.labels.shape, -1)
+        x = self.space.inputs(examples.z)  # (b, n, d + 1)
+        wrong = self._answers(x @ self.weights) - (y > 0 if self.family.sigmoid else y)
+        count = np.maximum(examples.mask.sum(axis=1), 1)
+        share = 1 / (np.sqrt(count) if self.family.name == "tagging" else count)
+        wrong *= (examples.mask * share[:, None])[..., None]
+        gradient: FloatArray = np.swapaxes(x, -1, -2) @ wrong  # (b, d + 1, outputs)
+        return gradient.reshape(len(gradient), -1)
+
+    def _answers(self, scores: FloatArray) -> FloatArray:
+        answers: FloatArray = expit(scores) if self.family.sigmoid else softmax(scores, axis=-1)
+        return answers
+
+
+@dataclass(frozen=True)
+class Measured:
+    """PUBLIC. What one released mean gradient is worth."""
+
+    noise: float
+    """Variance of the noise in each of its coordinates."""
+    units: float
+    """Expected number of units that it is a mean over."""
+    rounds: int
+    """Rounds of the task: their gradients are of the same rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRule:
+    """PUBLIC. The linear rule so far, in principal directions, and how uncertain it is."""
+
+    space: LinearSpace
+    family: Family
+    mean: FloatArray  # (d + 1, outputs)
+    unknown: FloatArray  # (d + 1,) P
+
+    @classmethod
+    def start(cls, space: LinearSpace, family: Family, texts: FloatArray | None) -> Self:
+        """The zero-shot rule of label texts (c, d); without them, the rule that knows nothing."""
+        mean = np.zeros((len(space.variance), family.outputs))
+        if texts is not None:
+            columns = texts.astype(np.float64) - space.centre
+            columns /= np.maximum(np.linalg.norm(columns, axis=1, keepdims=True), 1e-12)
+            columns = START * columns[family.label_of_output()]
+            if not family.sigmoid:
+                columns -= columns.mean(axis=0)
+            mean[:-1] = (columns @ space.directions).T
+        return cls(space, family, mean, _unknown_at_start(space))
+
+    @property
+    def weights(self) -> FloatArray:
+        """(d + 1, outputs) W of the inputs."""
+        return np.concatenate([self.space.directions @ self.mean[:-1], self.mean[-1:]])
+
+    def question(self) -> GradientRound:
+        """What units are told in the next round."""
+        return GradientRound(self.weights, self.space, self.family)
+
+    def at_new_task(self) -> LinearRule:
+        """The same rule when a task begins, about which less is known."""
+        return replace(self, unknown=self.unknown + DRIFT * _unknown_at_start(self.space))
+
+    def moved(self, gradient: FloatArray, measured: Measured) -> LinearRule:
+        """The rule after a released mean gradient (D,)."""
+        plain = gradient.reshape(self.mean.shape)
+        turned = np.concatenate([self.space.directions.T @ plain[:-1], plain[-1:]])
+        curvature = CURVATURE * self.space.variance
+        by_chance = measured.rounds * curvature / measured.units
+        by_task = measured.rounds * curvature**2 * TASK_EFFECT * _unknown_at_start(self.space)
+        spread = measured.noise + by_chance + by_task
+        gain = self.unknown * curvature
+        gain /= (1 + DAMPING) * curvature**2 * self.unknown + spread
+        return replace(
+            self,
+            mean=self.mean - gain[:, None] * turned,
+            unknown=(1 - gain * curvature) * self.unknown,
+        )
+
+    def head(self) -> Head:
+        """The rule as a head of two layers: u = relu(u) − relu(−u), two hidden units an output."""
+        weights = self.weights
+        direction = weights[:-1] / self.space.size
+        offset = BIAS * weights[-1] - self.space.centre @ direction
+        same = np.eye(self.family.outputs)
+        return Head(
+            np.concatenate([direction, -direction], axis=1).astype(np.float32),
+            np.concatenate([offset, -offset]).astype(np.float32),
+            np.concatenate([same, -same]).astype(np.float32),
+            np.zeros(self.family.outputs, dtype=np.float32),
+        )
+
+
+def _unknown_at_start(space: LinearSpace) -> FloatArray:
+    """(d + 1,) variance of w* − w along each direction; of a bias as much as of a whole column."""
+    values = space.variance[:-1]
+    relative = (values / values.mean()) ** -REACH_POWER
+    return REACH**2 * np.append(relative / len(values), 1.0)
