@@ -8,12 +8,14 @@ learn the labels of the last task alone, and the replay is the way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.methods.method import MethodContext
+from cslr.privacy.plan import Plan
 from cslr.protocol.ports import Cohort
 from cslr.protocol.step5_rounds import LinearRule, LinearSpace, Measured, linear_facts
 from cslr.protocol.updates import UpdateId, release_update, update_ask
@@ -24,7 +26,9 @@ __all__ = [
     "check_tasks",
     "gradient_facts",
     "gradient_stage",
+    "may_choose_rounds",
     "prefers_rounds",
+    "signal_of",
     "start_rule",
 ]
 
@@ -34,6 +38,8 @@ CLIP: Final = 0.3
 """Norm of a unit's gradient."""
 LEAST_UNITS: Final = 500
 """Registered clients or people from which on rounds are chosen by themselves."""
+LEAST_SIGNAL: Final = 120.0
+"""Expected units of a task over the noise multiplier of one release, likewise."""
 
 
 def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
@@ -41,23 +47,32 @@ def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> boo
     return all(len(set(task)) == labels for task in tasks)
 
 
-def prefers_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int, units: int) -> bool:
-    """Whether gradient rounds are the head for a declared stream, where none is asked for.
-
-    Many small units, every task with all labels, one encoder for good, and no word about a replay
-    that would have to be released.
-    """
+def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int) -> bool:
+    """Whether gradient rounds could be the head of a declared stream: none is asked for, every task
+    has all labels, one encoder for good, and no word about a replay that has to be released."""
     replay = config.replay
     asked = (replay.release, replay.clipping, replay.grouping, replay.sub_modes, replay.list_size)
     return (
         config.head.kind is None
-        and units >= LEAST_UNITS
         and all_labels_in_every_task(tasks, labels)
         and not config.encoders
         and not config.upgrade.after
         and replay.prior == "labels"
         and asked == (None,) * len(asked)
     )
+
+
+def prefers_rounds(plan: Plan, units: int) -> bool:
+    """Whether so many registered units are enough for gradient rounds under a plan of them.
+
+    They are many and their signal is strong: with less, statistics and the label prior know more.
+    """
+    return units >= LEAST_UNITS and signal_of(plan, units) >= LEAST_SIGNAL
+
+
+def signal_of(plan: Plan, units: int) -> float:
+    """Expected units of a task over the noise multiplier that one release about it would have."""
+    return UpdateId(0, 0, units).expected(plan) / plan.unit if plan.unit else math.inf
 
 
 def check_tasks(context: MethodContext) -> None:
@@ -77,7 +92,8 @@ def gradient_facts(context: MethodContext) -> dict[str, object]:
 def start_rule(context: MethodContext) -> LinearRule:
     """The zero-shot rule, from which all rounds begin."""
     texts = context.label_texts if context.replay.prior == "labels" else None
-    return LinearRule.start(LinearSpace.of(context.public), context.family, texts)
+    signal = signal_of(context.plan, context.clients.count)
+    return LinearRule.start(LinearSpace.of(context.public), context.family, texts, signal)
 
 
 def gradient_stage(

@@ -19,6 +19,7 @@ it started. All of it follows from public numbers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -32,14 +33,21 @@ from cslr.protocol.targets import Family, label_targets
 
 __all__ = ["GradientRound", "LinearRule", "LinearSpace", "Measured", "linear_facts"]
 
-BIAS: Final = 0.1
+BIAS: Final = 0.3
 """The constant input: so small that a bias moves slowly."""
 START: Final = 4.0
 """Length of a column of W at the start."""
+USUAL: Final = 0.6
+"""How much public shares of outputs count at the start, beside label texts of length START."""
 FLOOR: Final = 1e-2
 """Least variance of a direction, as a share of the largest."""
 REACH: Final = 30.0
-"""Expected length of w* − w at the start, of each column."""
+"""Expected length of w* − w at the start, of each column, where the signal is strong."""
+BIAS_REACH: Final = 1.5
+"""The same of a bias."""
+WEAK: Final = 60.0
+"""Units of a task over the noise multiplier of one release at which half of REACH is expected: with
+less signal a rule that reaches far follows noise, and ends below the one it began with."""
 REACH_POWER: Final = 0.5
 """The best rule is expected further away along directions of small variance: P ∝ λ^(−this)."""
 CURVATURE: Final = 0.25
@@ -48,8 +56,8 @@ DAMPING: Final = 4.0
 """Without noise a step is 1 / (1 + this) of Newton's."""
 TASK_EFFECT: Final = 0.1
 """How far the best rules of tasks differ: variance as a share of what is unknown at the start."""
-DRIFT: Final = 0.1
-"""Share of what was unknown at the start that is unknown again when a task begins."""
+CHANCE: Final = 0.3
+"""Variance of a gradient over few rows, as a share of what independent rows would have."""
 
 
 def linear_facts() -> dict[str, float]:
@@ -57,13 +65,16 @@ def linear_facts() -> dict[str, float]:
     return {
         "bias": BIAS,
         "start": START,
+        "usual": USUAL,
         "floor": FLOOR,
         "reach": REACH,
+        "bias reach": BIAS_REACH,
+        "weak": WEAK,
         "reach power": REACH_POWER,
         "curvature": CURVATURE,
         "damping": DAMPING,
         "task effect": TASK_EFFECT,
-        "drift": DRIFT,
+        "chance": CHANCE,
     }
 
 
@@ -145,10 +156,20 @@ class LinearRule:
     family: Family
     mean: FloatArray  # (d + 1, outputs)
     unknown: FloatArray  # (d + 1,) P
+    at_start: FloatArray  # (d + 1,) P before the first gradient
 
     @classmethod
-    def start(cls, space: LinearSpace, family: Family, texts: FloatArray | None) -> Self:
-        """The zero-shot rule of label texts (c, d); without them, the rule that knows nothing."""
+    def start(
+        cls,
+        space: LinearSpace,
+        family: Family,
+        texts: FloatArray | None,
+        signal: float = math.inf,
+    ) -> Self:
+        """The zero-shot rule of label texts (c, d); without them, the rule that knows nothing.
+
+        signal: expected units of a task over the noise multiplier of one release about it.
+        """
         mean = np.zeros((len(space.variance), family.outputs))
         if texts is not None:
             columns = texts.astype(np.float64) - space.centre
@@ -157,7 +178,9 @@ class LinearRule:
             if not family.sigmoid:
                 columns -= columns.mean(axis=0)
             mean[:-1] = (columns @ space.directions).T
-        return cls(space, family, mean, _unknown_at_start(space))
+        mean[-1] = _usual_scores(family) / BIAS
+        unknown = _unknown_at_start(space, signal)
+        return cls(space, family, mean, unknown, unknown)
 
     @property
     def weights(self) -> FloatArray:
@@ -168,17 +191,13 @@ class LinearRule:
         """What units are told in the next round."""
         return GradientRound(self.weights, self.space, self.family)
 
-    def at_new_task(self) -> LinearRule:
-        """The same rule when a task begins, about which less is known."""
-        return replace(self, unknown=self.unknown + DRIFT * _unknown_at_start(self.space))
-
     def moved(self, gradient: FloatArray, measured: Measured) -> LinearRule:
         """The rule after a released mean gradient (D,)."""
         plain = gradient.reshape(self.mean.shape)
         turned = np.concatenate([self.space.directions.T @ plain[:-1], plain[-1:]])
         curvature = CURVATURE * self.space.variance
-        by_chance = measured.rounds * curvature / measured.units
-        by_task = measured.rounds * curvature**2 * TASK_EFFECT * _unknown_at_start(self.space)
+        by_chance = CHANCE * measured.rounds * curvature / measured.units
+        by_task = measured.rounds * curvature**2 * TASK_EFFECT * self.at_start
         spread = measured.noise + by_chance + by_task
         gain = self.unknown * curvature
         gain /= (1 + DAMPING) * curvature**2 * self.unknown + spread
@@ -202,8 +221,21 @@ class LinearRule:
         )
 
 
-def _unknown_at_start(space: LinearSpace) -> FloatArray:
-    """(d + 1,) variance of w* − w along each direction; of a bias as much as of a whole column."""
+def _usual_scores(family: Family) -> FloatArray:
+    """(outputs,) scores of a text about which nothing is known: how often outputs are met."""
+    of_output = family.label_of_output()
+    shares = family.shares[of_output] / np.bincount(of_output)[of_output]
+    if family.sigmoid:
+        odds: FloatArray = np.log(shares / np.maximum(1 - shares, 1e-3))
+        return odds
+    scores: FloatArray = USUAL * np.log(shares)
+    return scores - scores.mean()
+
+
+def _unknown_at_start(space: LinearSpace, signal: float) -> FloatArray:
+    """(d + 1,) variance of w* − w along each direction, of a bias last."""
     values = space.variance[:-1]
     relative = (values / values.mean()) ** -REACH_POWER
-    return REACH**2 * np.append(relative / len(values), 1.0)
+    trusted = 1 / (1 + (WEAK / max(signal, 1e-12)) ** 2)
+    columns: FloatArray = REACH**2 * relative / len(values)
+    return trusted**2 * np.append(columns, BIAS_REACH**2)

@@ -34,7 +34,7 @@ from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.measure import figures_of, plain, privately_measured
 from cslr.runs.mixed_encoders import in_common, translation_arrays
 from cslr.runs.predict import ModelFacts
-from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
+from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of, with_head
 from cslr.runs.results import Result, collect
 from cslr.runs.settled import SettledConfig, as_settled
 from cslr.seeding import Seeds
@@ -92,7 +92,7 @@ def learn(
     config: complete, or settled.
     until: only the method's own steps up to so many tasks; the run can go on from there later.
     """
-    settled = as_settled(config).for_stream(embedded.stream)
+    settled = with_head(as_settled(config), embedded.stream)
     given, tasks = settled.given, len(embedded.stream.tasks)
     check_privacy(settled)
     check_upgrade(given, tasks)

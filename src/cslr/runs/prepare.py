@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.config import Config
+from cslr.config import Config, with_settings
 from cslr.data.partition import assign_clients
 from cslr.data.stream import Stream
 from cslr.errors import ConfigError
 from cslr.federation.simulation import Population
+from cslr.methods.gradient_rounds import may_choose_rounds, prefers_rounds
 from cslr.methods.method import Earlier, MethodContext, View
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
@@ -29,7 +30,7 @@ from cslr.runs.own_data import rows_of
 from cslr.runs.settled import SettledConfig
 from cslr.seeding import Seeds
 
-__all__ = ["context_of", "ledger_of", "plan_of", "population_of"]
+__all__ = ["context_of", "ledger_of", "plan_of", "population_of", "with_head"]
 
 
 def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
@@ -57,6 +58,28 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
         schedule,
         config.head.participation or privacy.participation,
     )
+
+
+def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
+    """With the head that the declared stream asks for, where the method leaves that open."""
+    tasks = [task.labels for task in stream.tasks]
+    if not settled.method.chooses_head or not may_choose_rounds(
+        settled.config, tasks, len(stream.labels)
+    ):
+        return settled
+    rounds = replace(settled, config=with_settings(settled.config, {"head.kind": "rounds"}))
+    plan = plan_of(rounds, len(tasks), stream.cap)
+    return rounds if prefers_rounds(plan, _units(settled, stream)) else settled
+
+
+def _units(settled: SettledConfig, stream: Stream) -> int:
+    """Registered clients or people; of own rows what is declared, since rows are private."""
+    if settled.config.privacy.unit == "client":
+        return settled.config.stream.clients or stream.clients
+    if stream.people is not None or settled.declaration is not None:
+        return stream.people or 0
+    people = stream.train.people
+    return len(stream.train) if people is None else len(np.unique(people))
 
 
 def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Population:

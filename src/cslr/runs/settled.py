@@ -5,15 +5,11 @@ A user's configuration, the declaration of own rows and what a method fixes or p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
-from cslr.config import Config, with_settings
+from cslr.config import Config
 from cslr.data.own import Declaration
-from cslr.data.stream import Stream
-from cslr.methods.gradient_rounds import prefers_rounds
 from cslr.methods.method import Method
 from cslr.methods.registry import method_named
 from cslr.runs.own_data import complete, declaration_of, is_own
@@ -50,23 +46,6 @@ class SettledConfig:
     def is_compared(self) -> bool:
         """Whether it is a method that the run's own is compared with."""
         return self.name != self.given.method
-
-    def for_stream(self, stream: Stream) -> SettledConfig:
-        """With the head that the declared stream asks for, where the method leaves that open."""
-        tasks, labels = [task.labels for task in stream.tasks], len(stream.labels)
-        units = self._units(stream)
-        if not self.method.chooses_head or not prefers_rounds(self.config, tasks, labels, units):
-            return self
-        return replace(self, config=with_settings(self.config, {"head.kind": "rounds"}))
-
-    def _units(self, stream: Stream) -> int:
-        """Registered clients or people; of own rows what is declared, since rows are private."""
-        if self.config.privacy.unit == "client":
-            return self.config.stream.clients or stream.clients
-        if stream.people is not None or self.declaration is not None:
-            return stream.people or 0
-        people = stream.train.people
-        return len(stream.train) if people is None else len(np.unique(people))
 
     def compared_with(self, name: str) -> SettledConfig:
         """The same run for another method."""
