@@ -228,8 +228,9 @@ def _usual_scores(family: Family) -> FloatArray:
     if family.sigmoid:
         odds: FloatArray = np.log(shares / np.maximum(1 - shares, 1e-3))
         return odds
-    scores: FloatArray = USUAL * np.log(shares)
-    return scores - scores.mean()
+    scores = USUAL * np.log(shares)
+    centred: FloatArray = scores - scores.mean()
+    return centred
 
 
 def _unknown_at_start(space: LinearSpace, signal: float) -> FloatArray:

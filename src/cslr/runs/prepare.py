@@ -69,10 +69,10 @@ def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
         return settled
     rounds = replace(settled, config=with_settings(settled.config, {"head.kind": "rounds"}))
     plan = plan_of(rounds, len(tasks), stream.cap)
-    return rounds if prefers_rounds(plan, _units(settled, stream)) else settled
+    return rounds if prefers_rounds(plan, _registered(settled, stream)) else settled
 
 
-def _units(settled: SettledConfig, stream: Stream) -> int:
+def _registered(settled: SettledConfig, stream: Stream) -> int:
     """Registered clients or people; of own rows what is declared, since rows are private."""
     if settled.config.privacy.unit == "client":
         return settled.config.stream.clients or stream.clients
