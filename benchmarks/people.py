@@ -33,11 +33,13 @@ CELLS = (
 )
 
 
-def measure(data: Path, stream: str, unit: str, epsilon: float, yardsticks: bool) -> dict[str, Any]:
-    """One cell: five seeds."""
+def measure(
+    data: Path, stream: str, unit: str, epsilon: float, seeds: str, yardsticks: bool
+) -> dict[str, Any]:
+    """One cell."""
     directory = ROOT / "runs" / "people" / f"{stream}-{unit}-{epsilon:g}"
     command = [sys.executable, "-m", "cslr.cli", "run", "--stream", stream, "--data", str(data)]
-    command += ["--set", f"privacy.unit={unit}", "--epsilon", str(epsilon), "--seeds", SEEDS]
+    command += ["--set", f"privacy.unit={unit}", "--epsilon", str(epsilon), "--seeds", seeds]
     command += ["--run-dir", str(directory), "--json"]
     command += ["--yardsticks" if yardsticks else "--no-yardsticks"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -56,7 +58,7 @@ def row(title: str, cells: list[dict[str, Any]]) -> str:
     return " | ".join([f"| {title}", f"{zero:.1f}", *scores, f"{joint:.1f}", f"{closed:.0f} % |"])
 
 
-def block(rows: list[str]) -> str:
+def block(rows: list[str], seeds: str) -> str:
     """The Markdown between the markers."""
     return "\n".join(
         [
@@ -66,7 +68,7 @@ def block(rows: list[str]) -> str:
             "|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Average score in %, mean over seeds {SEEDS}, end-to-end ε from the ledger against",
+            f"Average score in %, mean over seeds {seeds}, end-to-end ε from the ledger against",
             "the roster, δ = 1e-5, the paper's numbers of clients as silos, privacy simulated. A",
             "person is a row (topics, sentiment), a dialogue (intents) or a sentence (names).",
             "`make people DATA=DIR` measures and writes this.",
@@ -80,16 +82,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--streams", default=",".join(STREAMS))
+    parser.add_argument("--seeds", default=SEEDS)
     asked = parser.parse_args()
     rows = []
     for stream in asked.streams.split(","):
-        cells = [measure(asked.data, stream, *cell, i == 0) for i, cell in enumerate(CELLS)]
+        cells = [
+            measure(asked.data, stream, *cell, asked.seeds, i == 0) for i, cell in enumerate(CELLS)
+        ]
         rows.append(row(STREAMS[stream], cells))
         print(rows[-1], flush=True)
     if set(asked.streams.split(",")) == set(STREAMS):
         page = ROOT / "README.md"
         head, rest = page.read_text(encoding="utf-8").split(BEGIN)
-        page.write_text(head + block(rows) + rest.split(END)[1], encoding="utf-8")
+        page.write_text(head + block(rows, asked.seeds) + rest.split(END)[1], encoding="utf-8")
 
 
 if __name__ == "__main__":
