@@ -106,11 +106,11 @@ def gradient_stage(
     Guarantee: as many Gaussian releases of multiplier ``plan.head_sigma`` as there are rounds.
     """
     plan, clip = context.plan, context.head.clip or CLIP
-    rounds = context.head.rounds or ROUNDS
+    rounds, clients_per_unit = context.head.rounds or ROUNDS, context.units.clients_per_person
     for number in range(rounds):
         update = UpdateId(task, number, context.clients.count)
         gradient = release_update(
-            update_ask(update, rule.question(), clip),
+            update_ask(update, rule.question(), clip, clients_per_unit),
             update,
             lambda: pooled or context.cohort(task, number),  # noqa: B023 asked within the round
             plan,
@@ -118,6 +118,6 @@ def gradient_stage(
             context.keep,
         )
         units = update.expected(plan)
-        noise = ((plan.head_sigma or 0.0) * clip / units) ** 2
+        noise = ((plan.head_sigma or 0.0) * clip * clients_per_unit / units) ** 2
         rule = rule.moved(gradient, Measured(noise, units, rounds))
     return rule

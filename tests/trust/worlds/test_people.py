@@ -70,8 +70,16 @@ def test_what_a_person_adds_to_a_sum_depends_on_nobody_else(play, person):
         assert np.array_equal(total - others.sums[name][0], own.sums[name][0])
 
 
-def test_a_person_of_two_clients_moves_sums_by_their_bound(play):
-    case, rows = Case(clients_per_person=2), rows_of("classification")
+@pytest.mark.parametrize(
+    ("family", "flags"),
+    [
+        ("classification", ()),
+        ("classification", ("--method", "dp-sgd")),
+        ("tagging", ("--head", "rounds", "--set", "head.rounds=2")),
+    ],
+)
+def test_a_person_of_two_clients_moves_sums_by_their_bound(play, family, flags):
+    case, rows = Case(family, flags, clients_per_person=2), rows_of(family)
     rows = [*rows, *[{**row, "client": "c1"} for row in rows if row["person"] == MANY]]
     one, other = play(case, rows), play(case, without_person(rows, MANY))
     assert differences(one, other) == []
