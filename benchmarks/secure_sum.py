@@ -131,31 +131,33 @@ def measure(n: int, t: int, c: int, coordinates: int) -> tuple[Meter, Meter, flo
 def secagg_plus(n: int, t: int, coordinates: int) -> float | None:
     """CPU seconds of all members and the server with Flower's SecAgg+ primitives; None without."""
     try:
-        from flwr.common.secure_aggregation.crypto import shamir, symmetric_encryption
+        from flwr.common.secure_aggregation.crypto import shamir
+        from flwr.common.secure_aggregation.crypto import symmetric_encryption as box
         from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+        from flwr.supercore.primitives.asymmetric import generate_key_pairs
     except ImportError:
         return None
-    shape = [(coordinates,)]
-    pair_keys = symmetric_encryption.generate_key_pairs
-    lost = n // 10
+    shape, lost = [(coordinates,)], n // 10
     begun = time.process_time()
-    channel = [pair_keys() for _ in range(n)]
-    masking = [pair_keys() for _ in range(n)]
+    channel = [generate_key_pairs() for _ in range(n)]
+    masking = [generate_key_pairs() for _ in range(n)]
+    shared = []
     for i in range(n):
-        seed, secret = os.urandom(32), os.urandom(32)
-        shares = shamir.create_shares(seed, t, n), shamir.create_shares(secret, t, n)
-        for j in range(n):
-            key = symmetric_encryption.generate_shared_key(channel[i][0], channel[j][1])
-            sealed = symmetric_encryption.encrypt(key, shares[0][j] + shares[1][j])
-            symmetric_encryption.decrypt(key, sealed)
-        total = np.zeros(coordinates, dtype=np.int64)
-        for j in range(n if i >= lost else 0):
-            shared = symmetric_encryption.generate_shared_key(masking[i][0], masking[j][1])
-            total += pseudo_rand_gen(shared, 2**32, shape)[0]
-    for _ in range(n):  # the server: every secret, then every mask that does not cancel
-        shamir.combine_shares(shamir.create_shares(os.urandom(32), t, n)[:t])
+        others = [j for j in range(n) if j != i]
+        shares = [shamir.create_shares(os.urandom(32), t, n) for _ in range(2)]
+        shared.append(shares[0])
+        for j in others:
+            key = box.generate_shared_key(channel[i][0], channel[j][1])
+            box.decrypt(key, box.encrypt(key, shares[0][j] + shares[1][j]))
+        if i >= lost:  # a mask of its own and one with each of the others
+            total = pseudo_rand_gen(os.urandom(32), 2**32, shape)[0]
+            for j in others:
+                key = box.generate_shared_key(masking[i][0], masking[j][1])
+                total += pseudo_rand_gen(key, 2**32, shape)[0]
+    for each in shared:  # the server: every secret, then every mask that does not cancel
+        shamir.combine_shares(each[:t])
     for _ in range((n - lost) * (lost + 1)):
-        pseudo_rand_gen(os.urandom(32), 2**32, shape)
+        total += pseudo_rand_gen(os.urandom(32), 2**32, shape)[0]
     return time.process_time() - begun
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cslr.errors import SumAborted
 from cslr.privacy.secure_sum import checks, intake, masks
+from cslr.privacy.values import Noised
 
 from .parties import PHASES, Parties, charge, exact, release
 
@@ -111,12 +112,16 @@ def by_hand(quorum: int, threshold: int) -> int:
     return count
 
 
-def random_pattern(rng: np.random.Generator, n: int, lost: float) -> dict[str, list[int]]:
-    """Each member leaves at a phase with probability ``lost`` per pattern, phases at random."""
+def random_pattern(rng: np.random.Generator, number: int) -> dict[str, list[int]]:
+    """10, 20 or 30 % of twenty members leave at phases drawn at random.
+
+    At the keys in every tenth pattern only: it takes an epoch of its own.
+    """
+    phases = PHASES if number % 10 == 0 else PHASES[1:]
     gone: dict[str, list[int]] = {}
-    for member in range(n):
-        if rng.random() < lost:
-            gone.setdefault(PHASES[rng.integers(5)], []).append(member)
+    for member in range(20):
+        if rng.random() < (0.1, 0.2, 0.3)[number % 3]:
+            gone.setdefault(phases[rng.integers(len(phases))], []).append(member)
     return gone
 
 
@@ -125,9 +130,11 @@ def run_random(patterns: int, seed: int) -> dict[str, int]:
     outcomes = {"exact": 0, "aborted": 0}
     parties = Parties(20, 14, 4, most_sessions=10**6)
     for number in range(patterns):
-        gone = random_pattern(rng, 20, (0.1, 0.2, 0.3)[number % 3])
+        gone = random_pattern(rng, number)
+        if number % 10 in (0, 1):
+            parties.join(gone.get("keys", []), epoch=number + 1)
         try:
-            noised = random_session(parties, number + 1, gone)
+            noised = random_session(parties, 2 * number + 1, gone)
         except SumAborted:
             outcomes["aborted"] += 1
             assert sum(map(len, gone.values())) > 6
@@ -140,15 +147,14 @@ def run_random(patterns: int, seed: int) -> dict[str, int]:
     return outcomes
 
 
-def random_session(parties: Parties, number: int, gone: dict[str, list[int]]):
-    """One session in an epoch of its own, so that members can be lost before their keys, too."""
-    lost: list[int] = []
+def random_session(parties: Parties, session: int, gone: dict[str, list[int]]) -> Noised:
+    """All of a session but the keys; who is gone from a phase stays away from the later ones."""
+    lost = list(gone.get("keys", []))
     after = {}
-    for phase in PHASES:
+    for phase in PHASES[1:]:
         lost = [*lost, *gone.get(phase, [])]
         after[phase] = lost
-    parties.join(after["keys"], epoch=number)
-    parties.share(after["shares"], session=2 * number)
+    parties.share(after["shares"], session=session)
     parties.mask(ROWS, release(), after["masked"])
     parties.consent(after["consent"])
     return parties.unmask(after["unmask"])
