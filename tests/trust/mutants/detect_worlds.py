@@ -22,6 +22,8 @@ from ..worlds.world import (
 from .lab import Finding, Lab
 
 LARGE = "c0"
+BOTH = "c1-0"
+"""A person with rows of one task, two labels, whose contribution is as long as is allowed."""
 DECLARED = 8.0
 
 
@@ -77,9 +79,9 @@ def people_add_up(lab: Lab, seed: int) -> Finding:
 def person_of_two_clients(lab: Lab, seed: int) -> Finding:
     """Without a person whom two clients hold every sum moves by at most its bound."""
     rows = rows_of("classification")
-    rows += [{**row, "client": "c1"} for row in rows if row["person"] == "many"]
+    rows += [{**row, "client": "c2"} for row in rows if row["person"] == BOTH]
     root = lab.room() / "world"
-    ends = [_people(root, each, 2) for each in (rows, without_person(rows, "many"))]
+    ends = [_people(root, each, 2) for each in (rows, without_person(rows, BOTH))]
     return _finding(differences(*ends))
 
 
