@@ -180,7 +180,7 @@ def test_rows_may_be_scaled_each_for_itself(arguments):
         ({"ledger": "here", "registered": 3}, "40 of them have rows, but registered=3"),
         ({"ledger": "here", "task_labels": None}, "task_labels is missing"),
         ({"ledger": "here", "settings": {"privacy.delta": 0.5}}, "'privacy.delta' is not a"),
-        ({"ledger": "here", "settings": {"replay.modes": 5}}, "replay.modes is not a setting"),
+        ({"ledger": "here", "settings": {"replay.modes": 5}}, "unknown setting replay.modes"),
         ({"ledger": "here", "settings": {"head.kind": "federated"}}, "without noise"),
         ({"simulate": True, "family": "tagging"}, "cslr run --data FILE"),
         ({"simulate": True, "public": np.ones((20, 16))}, "public holds 20 distinct"),

@@ -182,5 +182,5 @@ def test_a_method_without_replay_has_none_to_draw_from(cslr):
     flags = ("--set", "head.samples=50", "--no-yardsticks", "--evaluate", "none")
     code, _, _ = cslr("run", "--method", "zero-shot", "--run-dir", "run", *flags)
     assert code == 0
-    with pytest.raises(RunDirectoryError, match="zero-shot, which keeps no head"):
+    with pytest.raises(RunDirectoryError, match="zero-shot, which stores no head"):
         _ = load("run").replay

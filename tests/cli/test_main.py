@@ -130,7 +130,7 @@ def test_a_summary_is_printed_for_people(finished, cslr):
 
 
 def test_many_labels_are_shown_one_below_the_other(finished):
-    config = load_config(None, {"seeds": [13, 17]})
+    config = load_config(None, {"seeds": [13, 17], "privacy.unit": "person"})
     stream = load_stream("clinic", None)
     result = collect(config, RunDirectory(finished, config), stream)
     names = [f"Restaurant-Request-{n}" for n in range(14)]
@@ -202,7 +202,7 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["[bold]x[/bold].toml"], ["cannot read [bold]x[/bold].toml"]),
         (["--scenario", "task"], ["nothing to predict"]),
         (["--method", "nope"], ["known methods: cslr"]),
-        (["--clients", "400"], ["--clients", "--min-rows"]),
+        (["--stream", "ward", "--clients", "2"], ["--clients must be at least 3, not 2"]),
         (["--encoder", "/nowhere"], ["unknown encoder", "hub name"]),
         (["--seeds", "a"], ["--seeds"]),
         (["--seeds", "1,1"], ["distinct"]),
@@ -342,6 +342,7 @@ def test_a_simulated_run_warns_of_a_delta_of_one_over_the_clients_or_more(cslr, 
     (tmp_path / "small.toml").write_text(SMALL)
     for delta, warned in (("0.05", True), ("0.04", False)):
         arguments = ["run", "small.toml", "--delta", delta, "--clients", "20", "--until", "1"]
+        arguments += ["--unit", "client"]
         code, _, err = cslr(*arguments)
         assert code == 0, err
         assert (f"warning: delta = {delta} is not below 1/20" in err) == warned

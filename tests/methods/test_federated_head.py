@@ -22,9 +22,9 @@ def told(monkeypatch):
     """What clients are told in each round, noted while it happens, and the norm they clip to."""
     noted = []
 
-    def noting(update, training, norm):
+    def noting(update, training, norm, *more):
         noted.append((training, norm))
-        return update_ask(update, training, norm)
+        return update_ask(update, training, norm, *more)
 
     monkeypatch.setattr(federated_head, "update_ask", noting)
     return noted

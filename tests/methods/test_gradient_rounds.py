@@ -23,7 +23,7 @@ from cslr.methods.gradient_rounds import (
 )
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.step5_rounds import Measured
+from cslr.protocol.step5_rounds import NoisyGradient
 from cslr.protocol.updates import UpdateId, update_ask
 
 ALL = (0, 1, 2, 3)
@@ -78,7 +78,7 @@ def test_without_noise_and_clip_the_rule_is_that_of_plain_descent_on_all_rows(sh
         for _ in range(ROUNDS_HERE):
             found = [wanted.question().updates(batch) for batch in cohort.batches()]
             mean = np.concatenate(found).sum(axis=0) / context.clients.count
-            wanted = wanted.moved(mean, Measured(0.0, context.clients.count, ROUNDS_HERE))
+            wanted = wanted.moved(mean, NoisyGradient(0.0, context.clients.count, ROUNDS_HERE))
     np.testing.assert_allclose(rule.weights, wanted.weights, atol=2e-3)  # a grid of WIDE / 2^20
     assert np.abs(rule.weights - start_rule(context).weights).max() > 0.5
 

@@ -107,6 +107,6 @@ def test_a_server_that_aborts_without_end_is_stopped_by_the_clients_budget(opene
 
 def test_noise_too_fine_for_the_grid_is_refused_before_it_is_paid(opened, summed):
     ledger = opened(epsilon=math.inf)
-    with pytest.raises(ValueError, match="below 4096"):
+    with pytest.raises(ValueError, match="below the minimum of 4096"):
         charge_share(summed, Charge("task 0", 0, "replay", 1e-4), ledger)
     assert ledger.charges == ()

@@ -14,14 +14,14 @@ from cslr.privacy.grid import STEPS
 from cslr.privacy.values import _SEAL
 from cslr.protocol.answers import answer
 from cslr.protocol.ports import Examples
-from cslr.protocol.step5_rounds import DAMPING, LinearRule, LinearSpace, Measured
+from cslr.protocol.step5_rounds import DAMPING, LinearRule, LinearSpace, NoisyGradient
 from cslr.protocol.targets import Family
 from cslr.protocol.updates import UpdateId, update_ask
 
 CLIP = 0.3
 WIDE = 1e3
 FAMILIES = ("classification", "intents", "tagging")
-EXACT = Measured(noise=0.0, units=1e12, rounds=1)
+EXACT = NoisyGradient(noise=0.0, units=1e12, rounds=1)
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_the_more_noise_the_shorter_the_step(rule):
     gradient = np.ones(rule.mean.size)
     lengths = []
     for noise in (0.0, 1e-6, 1e-3, 1.0, 1e3):
-        moved = rule.moved(gradient, Measured(noise, 400.0, 15))
+        moved = rule.moved(gradient, NoisyGradient(noise, 400.0, 15))
         lengths.append(float(np.linalg.norm(moved.mean - rule.mean)))
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[-1] < 1e-3 * lengths[0]
@@ -177,7 +177,7 @@ def test_a_weak_signal_leaves_the_rule_near_where_it_began(world, units):
     noise = (multiplier * math.sqrt(15) * CLIP / units) ** 2
     for _ in range(75):
         drawn = math.sqrt(noise) * rng.standard_normal(rule.mean.size)
-        moved = moved.moved(drawn, Measured(noise, units, 15))
+        moved = moved.moved(drawn, NoisyGradient(noise, units, 15))
     assert np.linalg.norm(moved.mean - rule.mean) < 0.25 * np.linalg.norm(rule.mean)
 
 
@@ -194,7 +194,7 @@ def test_the_weaker_the_signal_the_less_is_expected_of_the_rows(world):
 def test_what_is_unknown_shrinks_with_every_gradient_and_stays_positive(rule):
     moved = rule
     for _ in range(20):
-        after = moved.moved(np.zeros(rule.mean.size), Measured(1e-4, 400.0, 15))
+        after = moved.moved(np.zeros(rule.mean.size), NoisyGradient(1e-4, 400.0, 15))
         assert (after.unknown < moved.unknown).all()
         assert (after.unknown > 0).all()
         moved = after

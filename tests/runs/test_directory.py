@@ -225,7 +225,7 @@ def test_a_run_goes_on_with_its_own_ledger_at_no_cost(run, federation, rounds):
     ("what", "named"),
     [
         ("reset", "to another federation"),
-        ("rolled back with its head", "record 3, and but the ledger is shorter"),
+        ("rolled back with its head", "record 3, but the ledger is shorter"),
         ("rolled back", "has 3 records, but there were 5"),
         ("deleted", "has 0 records"),
         ("another's", "to another federation"),

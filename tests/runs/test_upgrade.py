@@ -304,7 +304,7 @@ def test_an_upgrade_of_a_mixed_federation_is_refused(settings):
 
 def test_variances_of_single_directions_are_refused_before_anything_is_paid(tmp_path):
     config, embedded = upgrade("mapped", **{"replay.second_moments": "diagonal"}), NEW
-    with pytest.raises(ConfigError, match="second_moments must be 'shared'"):
+    with pytest.raises(ConfigError, match="second_moments = 'shared'"):
         run(config, replace(embedded, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
     ledger = tmp_path / "seed-13" / "ledger.jsonl"
     assert not ledger.exists() or '"charge"' not in ledger.read_text()

@@ -134,5 +134,5 @@ def test_a_directory_with_a_plus_in_its_name_is_a_directory(tmp_path):
 
 
 def test_an_unknown_first_encoder_is_refused():
-    with pytest.raises(EncoderError, match="no encoder 'nothing'"):
+    with pytest.raises(EncoderError, match="unknown encoder 'nothing'"):
         load_encoder("nothing+rotated")

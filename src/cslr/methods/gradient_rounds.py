@@ -17,7 +17,7 @@ from cslr.errors import ConfigError
 from cslr.methods.method import MethodContext
 from cslr.privacy.plan import Plan
 from cslr.protocol.ports import Cohort
-from cslr.protocol.step5_rounds import LinearRule, LinearSpace, Measured, linear_facts
+from cslr.protocol.step5_rounds import LinearRule, LinearSpace, NoisyGradient, linear_facts
 from cslr.protocol.updates import UpdateId, release_update, update_ask
 
 __all__ = [
@@ -119,5 +119,5 @@ def gradient_stage(
         )
         units = update.expected(plan)
         noise = ((plan.head_sigma or 0.0) * clip * clients_per_unit / units) ** 2
-        rule = rule.moved(gradient, Measured(noise, units, rounds))
+        rule = rule.moved(gradient, NoisyGradient(noise, units, rounds))
     return rule

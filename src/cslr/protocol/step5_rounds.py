@@ -31,7 +31,7 @@ from cslr.protocol.head import Head
 from cslr.protocol.ports import Examples
 from cslr.protocol.targets import Family, label_targets
 
-__all__ = ["GradientRound", "LinearRule", "LinearSpace", "Measured", "linear_facts"]
+__all__ = ["GradientRound", "LinearRule", "LinearSpace", "NoisyGradient", "linear_facts"]
 
 BIAS: Final = 0.3
 """The constant input: so small that a bias moves slowly."""
@@ -137,7 +137,7 @@ class GradientRound:
 
 
 @dataclass(frozen=True)
-class Measured:
+class NoisyGradient:
     """PUBLIC. What one released mean gradient is worth."""
 
     noise: float
@@ -191,7 +191,7 @@ class LinearRule:
         """What units are told in the next round."""
         return GradientRound(self.weights, self.space, self.family)
 
-    def moved(self, gradient: FloatArray, measured: Measured) -> LinearRule:
+    def moved(self, gradient: FloatArray, measured: NoisyGradient) -> LinearRule:
         """The rule after a released mean gradient (D,)."""
         plain = gradient.reshape(self.mean.shape)
         turned = np.concatenate([self.space.directions.T @ plain[:-1], plain[-1:]])

@@ -229,7 +229,7 @@ def _refuse_without_rows(config: Config) -> None:
 
 def _refuse_contradictions(config: Config, declaration: Declaration, path: Path) -> None:
     """What the declaration settles is settled there and nowhere else."""
-    stream, privacy = config.stream, config.privacy
+    stream = config.stream
     if "name" in stream.model_fields_set and stream.name != declaration.name:
         raise ConfigError(
             f"--stream {stream.name} and --data {stream.data} are two data sets; keep one"
@@ -251,6 +251,12 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
             f"--scenario {stream.scenario} contradicts {path}, which declares "
             f"{declaration.scenario}; remove it"
         )
+    _refuse_another_promise(config, declaration, path)
+
+
+def _refuse_another_promise(config: Config, declaration: Declaration, path: Path) -> None:
+    """What the declaration promises is promised there and nowhere else."""
+    privacy = config.privacy
     if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
         raise ConfigError("--privacy simulated is not allowed on your own data; remove it")
     declared = declaration.privacy

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cslr.config import Config
-from cslr.errors import DataError, RunDirectoryError
+from cslr.errors import ConfigError, RunDirectoryError
 from cslr.methods.cslr import agree
 from cslr.methods.method import MethodContext
 from cslr.research.experiments import cell as cell_module
@@ -169,8 +169,8 @@ def test_work_that_cannot_be_gone_on_with_is_begun_anew(small, places, lines_of,
 
 
 def test_an_impossible_cell_is_refused_and_leaves_nothing_behind(small, places):
-    with pytest.raises(DataError, match="use fewer --clients"):
-        run_cell(small(more={"stream.clients": 400}), places)
+    with pytest.raises(ConfigError, match="--clients must be at least 3"):
+        run_cell(small(more={"stream.name": "ward", "stream.clients": 2}), places)
     assert list(places.work.iterdir()) == []
     assert not places.traces.exists()
 

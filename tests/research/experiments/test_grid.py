@@ -236,7 +236,7 @@ def test_filters_restrict_each_other(cells, filters, count):
     [
         ({"seeds": [14]}, r"--seeds: no cell has 14; known values: 13, 17"),
         ({"streams": ["desk", "agnews"]}, r"--streams: no cell has 'agnews'; .* clinic, desk"),
-        ({"methods": ["fedcil"]}, r"--methods: no cell has 'fedcil'; there are cslr, joint"),
+        ({"methods": ["fedcil"]}, r"--methods: no cell has 'fedcil'; known values: cslr, joint"),
     ],
 )
 def test_a_filter_that_nothing_passes_says_what_there_is(cells, filters, message):
@@ -250,15 +250,15 @@ def test_a_filter_that_nothing_passes_says_what_there_is(cells, filters, message
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[[part]]\nbass = {}\n", ["part.1.bass is not a setting", "base, grid"]),
-        ("titel = 1\n[[part]]\n", ["titel is not a setting", "reproduce", "table"]),
+        ("[[part]]\nbass = {}\n", ["unknown setting part.1.bass", "base, grid"]),
+        ("titel = 1\n[[part]]\n", ["unknown setting titel", "reproduce", "table"]),
         ("", ["part", "required"]),
         ("part = []\n", ["part", "at least 1"]),
         ('reproduce = "yes"\n[[part]]\n', ["reproduce", "boolean"]),
         ("[[part]\n", ["is not valid TOML"]),
         (
             '[[part]]\n[[part]]\nbase = { "privacy.epsilom" = 4 }\n',
-            ["part 2", "privacy.epsilom is not a setting", "did you mean 'epsilon'?"],
+            ["part 2", "unknown setting privacy.epsilom", "did you mean 'epsilon'?"],
         ),
         ('[[part]]\ngrid = { "privacy.epsilon" = [4, -1] }\n', ["part 1", "greater than 0"]),
         ('[[part]]\ngrid = { "seed" = ["a"] }\n', ["part 1", "seeds"]),
@@ -290,7 +290,7 @@ def test_a_file_needs_a_title(write):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"gone\.toml cannot be read"):
+    with pytest.raises(ConfigError, match=r"cannot read .*gone\.toml"):
         load_experiment(tmp_path / "gone.toml")
 
 
