@@ -25,16 +25,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## learn four clinics in sequence, privately, and show it
 	@$(BIN)/cslr run
 
-test: $(READY) lint ## everything that runs with every change; at most 5 minutes on two cores
+test: $(READY) lint ## everything that runs with every change
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not trust"
 
-test-fast: $(READY) ## the rooms without files, processes and encoders; at most a minute
-	@$(BIN)/ruff check . && $(BIN)/python -m pytest -n 2 -m "not slow and not trust and not whole" $(FAST)
+test-fast: $(READY) ## only numerics, privacy, protocol and federation, for the inner loop
+	@$(BIN)/ruff check . && $(BIN)/python -m pytest -n 2 -m "not slow and not trust" $(FAST)
 
 test-all: $(READY) lint ## the slow tests too
 	@$(BIN)/python -m pytest -n 2 -m "not trust"
 
-mutants: $(READY) ## the share of random small faults that the tests notice; SEED=n, ten minutes
+mutants: $(READY) ## the share of random small faults that the tests notice; SEED=n
 	@$(BIN)/python benchmarks/mutants.py --seed $(SEED)
 
 $(TRUST): $(READY)
