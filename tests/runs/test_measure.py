@@ -234,7 +234,7 @@ def test_figures_on_public_test_rows_are_stored_unless_told_else(cslr, world):
     assert (folder / "run" / "accuracy.png").exists()
     code, _, err = cslr(*arguments("--evaluate", "shown"))
     assert code == 2
-    assert "differs in privacy.evaluate" in err
+    assert "different: privacy.evaluate" in err
 
 
 def test_without_an_evaluation_a_run_learns_and_can_be_asked(cslr, world):

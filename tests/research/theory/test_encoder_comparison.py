@@ -14,7 +14,7 @@ from cslr.config import Config, StreamConfig
 from cslr.data.streams import load_stream
 from cslr.errors import ConfigError, DataError
 from cslr.protocol.translation import PublicEmbeddings, corpus_digest
-from cslr.research.theory import encoders
+from cslr.research.theory import encoder_comparison
 from cslr.research.theory.encoder_comparison import EncoderView, compare, judge, reach, views
 from cslr.runs import embedded as embedded_streams
 from cslr.seeding import Seeds
@@ -182,7 +182,7 @@ def test_more_anchors_than_sentences_cannot_be_tried(words):
 def test_too_few_sentences_are_refused(words, monkeypatch):
     stream = load_stream("clinic", None)
     few = replace(stream, public=stream.public[:99])
-    monkeypatch.setattr(encoders, "load_stream", lambda *_: few)
+    monkeypatch.setattr(encoder_comparison, "load_stream", lambda *_: few)
     with pytest.raises(DataError, match=r"99 public sentences; .* 100 or more"):
         compare(Config(), ["words", "words+rotated"], [20])
 

@@ -202,7 +202,7 @@ def test_an_upgrade_that_was_interrupted_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (lambda rows: [], "no train row"),
+        (lambda rows: [], "no valid train row"),
         (lambda rows: [*rows, {**rows[0], "label": "L9"}], "not as declared"),
         (lambda rows: [{**rows[0], "client": f"c{n}"} for n in range(9)], "rows of 9 clients"),
     ],
