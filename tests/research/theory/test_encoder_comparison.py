@@ -183,7 +183,7 @@ def test_too_few_sentences_are_refused(words, monkeypatch):
     stream = load_stream("clinic", None)
     few = replace(stream, public=stream.public[:99])
     monkeypatch.setattr(encoder_comparison, "load_stream", lambda *_: few)
-    with pytest.raises(DataError, match=r"99 public sentences; .* 100 or more"):
+    with pytest.raises(DataError, match=r"99 public sentences; .* at least 100"):
         compare(Config(), ["words", "words+rotated"], [20])
 
 
