@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,11 +177,18 @@ def test_a_run_of_the_program_is_loaded(cslr, tmp_path, stream, text):
             second.predict(np.ones((1, 384)))
 
 
-def test_a_method_without_replay_has_none_to_draw_from(cslr):
+def test_a_method_without_head_is_not_loaded(cslr):
     from cslr import load
 
     flags = ("--set", "head.samples=50", "--no-yardsticks", "--evaluate", "none")
     code, _, _ = cslr("run", "--method", "zero-shot", "--run-dir", "run", *flags)
     assert code == 0
     with pytest.raises(RunDirectoryError, match="zero-shot, which stores no head"):
-        _ = load("run").replay
+        load("run")
+
+
+def test_a_method_without_replay_has_none_to_draw_from(enforced):
+    model, _ = enforced
+    alone = replace(model, arrays={"head": model.arrays["head"]})
+    with pytest.raises(RunDirectoryError, match="a run of cslr keeps no replay"):
+        _ = alone.replay
