@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -293,10 +294,31 @@ def cache(tmp_path_factory) -> Path:
     ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
     """
     root = tmp_path_factory.getbasetemp()
-    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    shared = root.parent if worker else root
     place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
     place.mkdir(exist_ok=True)
+    if worker:
+        _embed_streams(place, first=int(worker.removeprefix("gw")))
     return place
+
+
+def _embed_streams(place: Path, first: int) -> None:
+    """Embed the streams that come with the package once for all workers.
+
+    Each worker begins with another stream and waits for those that others have begun.
+    """
+    from cslr.config import load_config
+    from cslr.runs.embedded import load_embedded
+
+    streams = ("clinic", "ward", "desk")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CSLR_CACHE_DIR", str(place))
+        for turn in range(len(streams)):
+            name = streams[(first + turn) % len(streams)]
+            with (place / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                load_embedded(load_config(None, {"stream.name": name}))
 
 
 @pytest.fixture

@@ -463,7 +463,7 @@ def test_public_names_are_exactly_these_and_all_load():
     assert sorted(cslr.__all__) == sorted(cslr._HOME_OF)
     for name in cslr.__all__:
         assert getattr(cslr, name) is not None
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="nonsense"):
         _ = cslr.nonsense
 
 

@@ -85,7 +85,7 @@ def test_a_number_too_long_for_double_precision_is_refused():
 
 
 def test_numbers_that_are_not_real_are_refused():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="complex"):
         bound(np.array([[1j]]), Grid(1.0))
 
 

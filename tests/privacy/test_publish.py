@@ -36,9 +36,9 @@ def test_what_is_published_is_what_the_clients_made(opened, noised, monkeypatch)
 
 def test_a_release_that_cannot_be_afforded_is_refused(opened, noised):
     ledger = opened(epsilon=0.1)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match=r"beyond its budget of 0\.1"):
         ledger.afford(CHARGE)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match=r"beyond its budget of 0\.1"):
         publish(noised, CHARGE, ledger)
     assert ledger.charges == ()
 
@@ -72,9 +72,9 @@ def test_an_interrupted_publication_is_finished_without_drawing(opened, noised, 
 
 
 def test_a_noised_sum_cannot_be_read_by_accident(noised):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="seal"):
         noised.total()
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="value"):
         noised.value = 1
     assert "object at" in repr(noised)
 
@@ -99,7 +99,7 @@ def test_a_server_that_aborts_without_end_is_stopped_by_the_clients_budget(opene
         for _ in range(100):
             charge_share(summed, CHARGE, ledger)
 
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget of 4"):
         endless_aborts()
     assert 1 <= len(ledger.charges) < 10
     assert ledger.epsilon("end_to_end", "roster") <= 4.0

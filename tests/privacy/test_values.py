@@ -198,15 +198,15 @@ def test_gathered_values_keep_their_order(released):
 
 
 def test_a_sum_cannot_be_read_by_accident(summed):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="unsupported operand"):
         summed + 1
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="not subscriptable"):
         summed[0]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="not iterable"):
         list(summed)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="seal"):
         summed.total()
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="value"):
         summed.value = 1
 
 
