@@ -117,7 +117,9 @@ def run_command(
         _Text, _more("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
     second_moments: Annotated[_Text, _more("shared, diagonal or full.")] = None,
-    head: Annotated[_Text, _more("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
+    head: Annotated[
+        _Text, _more("released, rounds, dp-fedavg or federated (end-to-end ε = ∞).")
+    ] = None,
     setting: Annotated[
         list[str] | None,
         _more("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),

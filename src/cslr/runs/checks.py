@@ -42,7 +42,7 @@ def check_privacy(settled: SettledConfig) -> None:
     if enforced and config.head.kind == "federated":
         raise ConfigError(
             "--head federated sends updates without noise, which is not allowed with "
-            "enforced privacy; use --head released or --head dp-fedavg"
+            "enforced privacy; use --head released, --head rounds or --head dp-fedavg"
         )
     if enforced and config.replay.release == "list":
         raise ConfigError(

@@ -69,7 +69,8 @@ def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
         return settled
     rounds = replace(settled, config=with_settings(settled.config, {"head.kind": "rounds"}))
     plan = plan_of(rounds, len(tasks), stream.cap)
-    return rounds if prefers_rounds(plan, _registered(settled, stream)) else settled
+    units = _registered(settled, stream)
+    return rounds if prefers_rounds(plan, units, stream.family) else settled
 
 
 def _registered(settled: SettledConfig, stream: Stream) -> int:
