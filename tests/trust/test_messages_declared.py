@@ -37,8 +37,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "cslr, noised head": ("cslr", {"kind": "dp-fedavg"}, {}),
     "cslr, open head": ("cslr", {"kind": "federated"}, {}),
     "cslr, lists": ("cslr", {}, {"release": "list", "list_size": 2}),
-    "cslr, separate clips": ("cslr", {}, {"clipping": "separate"}),
-    "cslr, votes": ("cslr", {}, {"aggregate": "select"}),
+    "cslr, votes": ("cslr", {}, {"release": "select"}),
     "cslr-paper, noised head": ("cslr-paper", {"kind": "dp-fedavg"}, {}),
 }
 ROWS = {"z", "labels", "targets", "kinds"}
