@@ -50,6 +50,8 @@ READERS = {
     "cslr.methods.method.MethodContext.initial_head",
     # A measurement of studies against true modes; never made where privacy is enforced.
     "cslr.methods.alignment.align",
+    # The trusted curator of simulations, who regroups rows before the cohort is asked.
+    "cslr.methods.dp_joint._everybody",
 }
 
 

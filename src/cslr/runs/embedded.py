@@ -75,7 +75,7 @@ def load_embedded(given: Config | SettledConfig, progress: bool = False) -> Embe
     started = time.perf_counter()
     settled = given if isinstance(given, SettledConfig) else settle(given)
     config, wanted = settled.given, settled.given.stream
-    check_matcher(config.replay.matcher or "signature")
+    check_matcher(config.replay.matching)
     notices: tuple[str, ...] = ()
     if settled.declaration is not None:
         stream, notices = load_own_stream(wanted, settled.declaration)
