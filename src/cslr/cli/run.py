@@ -54,7 +54,13 @@ def run_command(
             "zero-shot, finetune, joint."
         ),
     ] = None,
-    encoder: Annotated[_Text, _first("minilm, mpnet, a local directory, or a hub name.")] = None,
+    encoder: Annotated[
+        _Text,
+        _first(
+            "minilm, mpnet, a local directory, or a hub name; tagging: minilm+layer-2 takes the "
+            "word vectors from that hidden layer."
+        ),
+    ] = None,
     epsilon: Annotated[
         _Share, _first(r"End-to-end ε of this run; inf adds no noise. \[8; own data: declared]")
     ] = None,
@@ -116,7 +122,6 @@ def run_command(
     matcher: Annotated[
         _Text, _more("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
-    second_moments: Annotated[_Text, _more("shared, diagonal or full.")] = None,
     head: Annotated[
         _Text, _more("released, rounds, dp-fedavg or federated (end-to-end ε = ∞).")
     ] = None,
@@ -124,7 +129,6 @@ def run_command(
         list[str] | None,
         _more("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
     ] = None,
-    layer: Annotated[_Number, _more("Tagging: hidden layer that gives the word vectors.")] = None,
     yardsticks: Annotated[
         bool | None, _more("Also run majority, zero-shot, finetune and joint.")
     ] = None,
@@ -167,11 +171,9 @@ def run_command(
         "replay.sub_modes": sub_modes,
         "replay.list_size": list_size,
         "replay.matcher": matcher,
-        "replay.second_moments": second_moments,
         "head.kind": head,
         "method": method,
         "encoder": encoder,
-        "layer": layer,
         "seeds": None if seeds is None else _seeds(seeds),
         "yardsticks": yardsticks,
         **_settings(setting or []),

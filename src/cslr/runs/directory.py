@@ -39,7 +39,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from cslr.arrays import FloatArray
-from cslr.config import Config, mistakes, without_removed
+from cslr.config import Config, mistakes
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import (
     PRIVATE_FOLDER,
@@ -49,6 +49,7 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
+from cslr.former_settings import without_removed
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.receipts import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
