@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, get_args
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from cslr.numerics.roots import brentq
 from cslr.privacy.renyi import renyi_costs
 
 __all__ = [

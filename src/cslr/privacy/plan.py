@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from scipy.optimize import brentq
-
 from cslr.errors import ConfigError
+from cslr.numerics.roots import brentq
 from cslr.privacy.accounting import (
     Adversary,
     Charge,
