@@ -21,7 +21,7 @@ from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.unfinished import Unfinished
+from cslr.privacy.ledger.keys import Unfinished
 from cslr.privacy.noise import MOST_SIGMA, KeyStream, discrete_gaussian, tag_for_sum
 from cslr.privacy.values import _SEAL, Bounded, Noised, Released, Summed
 

@@ -18,8 +18,8 @@ from cslr.config import Config, Evaluate
 from cslr.data.streams import Stream
 from cslr.methods.registry import YARDSTICKS
 from cslr.runs.directory import RunDirectory
+from cslr.runs.measure import PrivateFigures, private_figures
 from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
-from cslr.runs.private_figures import PrivateFigures, private_figures
 from cslr.runs.verdict import verdict_of
 
 __all__ = ["Figures", "Result", "collect"]

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cslr.methods.registry import METHODS, YARDSTICKS
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
-from cslr.runs.private_figures import PrivateFigures
+from cslr.runs.measure import PrivateFigures
 from cslr.runs.results import Figures, Result
 from cslr.runs.verdict import verdict_of
 

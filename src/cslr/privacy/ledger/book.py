@@ -33,11 +33,10 @@ from cslr.arrays import IntArray
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
 from cslr.privacy.ledger.chain import Chain, head_of, read_chain
-from cslr.privacy.ledger.entries import Entries
+from cslr.privacy.ledger.entries import Entries, Receipt, objection
 from cslr.privacy.ledger.facts import agree, plain, refusal
 from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
 from cslr.privacy.ledger.opening import Federation, Privacy, check_opening, federation_in, opening
-from cslr.privacy.ledger.receipts import Receipt, objection
 from cslr.privacy.plan import Plan
 
 __all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
