@@ -66,17 +66,22 @@ def _within_tasks(stream: Stream, clients: int, rng: np.random.Generator) -> Hol
 
 
 def _of_task(
-    rows: Rows, task: int, own: IntArray, clients: int, reported: int, rng: np.random.Generator
+    rows: Rows,
+    task: int,
+    task_rows: IntArray,
+    clients: int,
+    reported: int,
+    rng: np.random.Generator,
 ) -> Holding:
     mine = rng.permutation(np.flatnonzero(rows.tasks == task))
     if clients <= reported:
         people = np.arange(len(rows)) if rows.people is None else rows.people
         _, first, person = np.unique(people[mine], return_index=True, return_inverse=True)
         turn = np.argsort(np.argsort(first))  # people in the order they were shuffled to
-        return own[turn[person] % len(own)], mine
+        return task_rows[turn[person] % len(task_rows)], mine
     size = min(RESAMPLED_ROWS, len(mine))
-    drawn = rng.choice(mine, size=(len(own), size))
-    return np.repeat(own, size), drawn.ravel()
+    drawn = rng.choice(mine, size=(len(task_rows), size))
+    return np.repeat(task_rows, size), drawn.ravel()
 
 
 def dirichlet_partition(

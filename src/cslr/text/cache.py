@@ -87,16 +87,16 @@ class EmbeddingCache:
     def lookup(self, encoder_id: str, texts: Sequence[str]) -> tuple[BoolArray, FloatArray]:
         """Which texts (n,) are known, and the vectors (hits, d) of those, in the order given."""
         keys = _keys(encoder_id, texts)
-        found = np.zeros(len(keys), dtype=np.bool_)
+        cached = np.zeros(len(keys), dtype=np.bool_)
         segments = self._segments(self.folder(encoder_id))
         vectors = np.empty((len(keys), _dimension(segments)), dtype=np.float32)
         for segment in segments:
-            place = np.searchsorted(segment.keys, keys)
-            place[place == len(segment.keys)] = 0
-            here = ~found & (segment.keys[place] == keys)
-            vectors[here] = segment.vectors[place[here]]
-            found |= here
-        return found, vectors[found]
+            index = np.searchsorted(segment.keys, keys)
+            index[index == len(segment.keys)] = 0
+            here = ~cached & (segment.keys[index] == keys)
+            vectors[here] = segment.vectors[index[here]]
+            cached |= here
+        return cached, vectors[cached]
 
     def store(self, encoder_id: str, texts: Sequence[str], vectors: FloatArray) -> None:
         """Add the vectors (n, d) of n texts as one segment, and compact when there are many.
@@ -229,8 +229,8 @@ def _write(folder: Path, segment: _Segment) -> Path:
 
 def _close_to_others(folder: Path) -> None:
     """A folder that an earlier version made: sizes of files tell how many texts there are."""
-    found = folder.stat()
-    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+    status = folder.stat()
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
         folder.chmod(PRIVATE_FOLDER)
 
 

@@ -149,8 +149,8 @@ def embed(
     return embed_rows(texts, recipe, cache, progress)[0]
 
 
-def _load(library: Any, place: str, **settings: bool) -> Any:
-    return library.SentenceTransformer(place, model_kwargs={"use_safetensors": True}, **settings)
+def _load(library: Any, source: str, **settings: bool) -> Any:
+    return library.SentenceTransformer(source, model_kwargs={"use_safetensors": True}, **settings)
 
 
 def _declared_dimension(directory: Path) -> int | None:

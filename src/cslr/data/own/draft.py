@@ -233,15 +233,15 @@ def _good(path: Path, delimiter: str) -> Iterator[Raw]:
 
 def _roles(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
     """A column for each role: one of exactly such a name, else one with it among its words."""
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for exact in (True, False):
-        for role in (role for role in _NAMES if role in wanted and role not in found):
-            free = [name for name in columns if name not in found.values()]
+        for role in (role for role in _NAMES if role in wanted and role not in roles):
+            free = [name for name in columns if name not in roles.values()]
             words = {name: [name.lower()] if exact else _words(name) for name in free}
-            matches = (name for known in _NAMES[role] for name in free if known in words[name])
+            matches = (name for usual in _NAMES[role] for name in free if usual in words[name])
             if match := next(matches, None):
-                found[role] = match
-    return {role: found[role] for role in _NAMES if role in found}
+                roles[role] = match
+    return {role: roles[role] for role in _NAMES if role in roles}
 
 
 def _words(name: str) -> list[str]:

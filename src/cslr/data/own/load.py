@@ -62,12 +62,12 @@ def load_own(
     train = [row for row in gathered.rows if not row.test]
     if not train:
         raise DataError(f"{data} contains no valid train row; run `cslr data check`")
-    known, names = Known.of(declaration), gathered.clients
+    declared, names = Known.of(declaration), gathered.clients
     by_person = declaration.privacy.unit == "person"
     stream = Stream(
         name=declaration.name,
-        labels=known.labels,
-        tasks=known.tasks,
+        labels=declared.labels,
+        tasks=declared.tasks,
         train=_rows(train, gathered, by_person),
         test=_rows([row for row in gathered.rows if row.test], gathered, by_person),
         public=tuple(map(spaced, public)) if declaration.family == "tagging" else public,
@@ -86,10 +86,10 @@ def load_own(
 
 def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) -> None:
     """Refuse more clients, or where they are units more people, than are declared."""
-    found = {"clients": (len(gathered.clients), declaration.clients)}
+    counts = {"clients": (len(gathered.clients), declaration.clients)}
     if declaration.people is not None:
-        found["people"] = (len(gathered.people), declaration.people)
-    for what, (there, declared) in found.items():
+        counts["people"] = (len(gathered.people), declaration.people)
+    for what, (there, declared) in counts.items():
         if there > declared:
             raise DataError(
                 f"{data} has rows of {there} {what}, but {what} = {declared} is declared; set "
@@ -103,7 +103,7 @@ def _rows(rows: list[OwnRow], gathered: Gathered, by_person: bool) -> Rows:
     by_person: whether people are numbered with their client, as units are, or by their name.
     """
     if by_person:
-        places = {held: place for place, held in enumerate(gathered.held)}
+        places = {held: index for index, held in enumerate(gathered.held)}
         people = np.array([places.get((row.client, row.person), -1) for row in rows], np.int64)
     else:
         people = _numbers([row.person for row in rows], gathered.people)
@@ -128,9 +128,9 @@ def client_address(name: str) -> int:
     )
 
 
-def _numbers(names: list[str], known: tuple[str, ...]) -> np.ndarray:
+def _numbers(names: list[str], declared: tuple[str, ...]) -> np.ndarray:
     """(n,) the place of each name among the known ones; −1 without a name."""
-    places = {"": -1, **{name: place for place, name in enumerate(known)}}
+    places = {"": -1, **{name: index for index, name in enumerate(declared)}}
     return np.array([places[name] for name in names], dtype=np.int64)
 
 
@@ -191,17 +191,17 @@ class Gathered:
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
     """Read ``data`` once. ``stop_early``: stop after the problems that are listed."""
-    known = Known.of(declaration)
+    declared = Known.of(declaration)
     rows: list[OwnRow] = []
     problems: list[Problem] = []
     totals: Counter[Kind] = Counter()
-    for found in _checked(data, known):
-        if isinstance(found, OwnRow):
-            rows.append(found)
+    for parsed in _checked(data, declared):
+        if isinstance(parsed, OwnRow):
+            rows.append(parsed)
             continue
-        totals[found.kind] += 1
+        totals[parsed.kind] += 1
         if len(problems) < MOST:
-            problems.append(found)
+            problems.append(parsed)
         if stop_early and len(problems) == MOST:
             break
     if declaration.test_share is not None:
@@ -209,12 +209,12 @@ def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
     return Gathered(tuple(rows), tuple(problems), dict(totals))
 
 
-def _checked(data: Path, known: Known) -> Iterator[OwnRow | Problem]:
+def _checked(data: Path, declared: Known) -> Iterator[OwnRow | Problem]:
     """Row by row, each also against the people seen before it."""
-    met = Met(known.declaration.clients_per_person, counted(data))
-    columns = known.declaration.columns.roles()
-    for raw in raw_rows(data, columns, known.declaration.delimiter):
-        row = raw if isinstance(raw, Problem) else parse_row(raw, known)
+    met = Met(declared.declaration.clients_per_person, counted(data))
+    columns = declared.declaration.columns.roles()
+    for raw in raw_rows(data, columns, declared.declaration.delimiter):
+        row = raw if isinstance(raw, Problem) else parse_row(raw, declared)
         if isinstance(row, OwnRow) and row.person:
             yield met.conflict(row) or row
         else:

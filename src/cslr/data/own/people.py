@@ -67,8 +67,8 @@ class Met:
                 "person in two clients",
                 f"{here}{others}; a person must belong to one client",
             )
-        told = f"{here}{others}; clients_per_person = {self.most} is declared"
-        return Problem(row.line, "person in too many clients", told)
+        message = f"{here}{others}; clients_per_person = {self.most} is declared"
+        return Problem(row.line, "person in too many clients", message)
 
 
 def person_address(client: str, person: str) -> int:
@@ -86,12 +86,12 @@ def with_test(rows: Sequence[OwnRow], share: float, unit: Unit) -> list[OwnRow]:
     """
     if unit == "person":
         return [replace(row, test=_place(row.person) < share) for row in rows]
-    own: dict[str, set[str]] = {}
+    clients_of: dict[str, set[str]] = {}
     for row in rows:
-        own.setdefault(row.client, set()).add(row.person or row.text)
+        clients_of.setdefault(row.client, set()).add(row.person or row.text)
     chosen = {
         client: set(sorted(keys, key=_hash)[: math.floor(share * len(keys))])
-        for client, keys in own.items()
+        for client, keys in clients_of.items()
     }
     return [replace(row, test=(row.person or row.text) in chosen[row.client]) for row in rows]
 

@@ -131,8 +131,8 @@ def _letters(topic: int, texts: tuple[str, ...]) -> list[Row]:
     """The letters to one clinic: its patients wrote two, three, four, two, ... of them."""
     rows: list[Row] = []
     patient, left = 0, _FEWEST_LETTERS
-    for place, text in enumerate(texts):
-        if left <= 0 and place + 1 < len(texts):  # the last letter is nobody's only one
+    for index, text in enumerate(texts):
+        if left <= 0 and index + 1 < len(texts):  # the last letter is nobody's only one
             patient += 1
             left = _FEWEST_LETTERS + patient % 3
         rows.append(Row(text, topic, topic, (), f"{_TOPICS[topic]} {patient:03}"))
@@ -194,14 +194,14 @@ def _notes(task: int, labels: tuple[Label, ...]) -> dict[str, Row]:
     name = f"ward/{_DEPARTMENTS[task]}.conll"
     types = [label.name for label in labels]
     notes = {}
-    for found in conll_sentences(enumerate(_lines(name), start=1)):
-        sentence = _sound(found, name)
+    for parsed in conll_sentences(enumerate(_lines(name), start=1)):
+        sentence = _sound(parsed, name)
         first, *others = tag_numbers(sentence.tags, types)
         notes[sentence.text] = Row(sentence.text, first, task, tuple(others))
     return notes
 
 
-def _sound(found: TaggedSentence | BadLine, name: str) -> TaggedSentence:
-    if isinstance(found, BadLine):
-        raise DataError(f"{name}, line {found.line}: {found.message}; reinstall cslr")
-    return found
+def _sound(sentence: TaggedSentence | BadLine, name: str) -> TaggedSentence:
+    if isinstance(sentence, BadLine):
+        raise DataError(f"{name}, line {sentence.line}: {sentence.message}; reinstall cslr")
+    return sentence

@@ -57,15 +57,17 @@ def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | P
     if refused:
         yield refused
         return
-    for found in conll_sentences((line.number, line.text) for line in block):
-        if isinstance(found, BadLine):
-            yield _problem(found, block[-1])
+    for sentence in conll_sentences((line.number, line.text) for line in block):
+        if isinstance(sentence, BadLine):
+            yield _problem(sentence, block[-1])
         else:
-            yield Raw(found.line, {**fields, TEXT: list(found.words), LABEL: list(found.tags)})
+            yield Raw(
+                sentence.line, {**fields, TEXT: list(sentence.words), LABEL: list(sentence.tags)}
+            )
 
 
-def _problem(found: BadLine, last: Line) -> Problem:
-    what = found.message[:_SHOWN]
-    if found.line == last.number and not last.ended:
-        return Problem(found.line, "cut short", f"the file ends within this line: {what}")
-    return Problem(found.line, "not BIO" if what.startswith("tag ") else "not a row", what)
+def _problem(bad_line: BadLine, last: Line) -> Problem:
+    what = bad_line.message[:_SHOWN]
+    if bad_line.line == last.number and not last.ended:
+        return Problem(bad_line.line, "cut short", f"the file ends within this line: {what}")
+    return Problem(bad_line.line, "not BIO" if what.startswith("tag ") else "not a row", what)

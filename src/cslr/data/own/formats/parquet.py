@@ -48,8 +48,8 @@ def _rows(batch: Any, first: int, failures: tuple[Any, ...]) -> Iterator[Raw | P
     try:
         rows: list[dict[str, object]] = batch.to_pylist()
     except failures:
-        for place in range(len(batch)):
-            yield _single(batch.slice(place, 1), first + place, failures)
+        for index in range(len(batch)):
+            yield _single(batch.slice(index, 1), first + index, failures)
         return
     for number, cells in enumerate(rows, start=first):
         yield _bounded(Raw(number, cells))

@@ -34,10 +34,10 @@ def words_in(row: Raw, column: str) -> tuple[str, ...]:
     words = tuple(_clean(word, column) if isinstance(word, str) else "" for word in value)
     if not words:
         raise Unfit("empty text", f"column {quoted(column)} is empty; fill it in or remove the row")
-    for place, word in enumerate(words, start=1):
+    for number, word in enumerate(words, start=1):
         if word.split() != [word]:
             raise Unfit(
-                "words and tags", f"word {place} is empty, contains a space or is not a string"
+                "words and tags", f"word {number} is empty, contains a space or is not a string"
             )
     return words
 

@@ -17,9 +17,9 @@ _GZIP: Final = ".gz"
 def format_of(path: Path) -> Format:
     """By the last ending but ``.gz``; Parquet compresses by itself and is never gzipped."""
     ending = _plain(path).suffix.removeprefix(".").lower()
-    for known in get_args(Format):
-        if ending == known and not (known == "parquet" and is_gzip(path)):
-            return known  # type: ignore[no-any-return]
+    for name in get_args(Format):
+        if ending == name and not (name == "parquet" and is_gzip(path)):
+            return name  # type: ignore[no-any-return]
     raise DataError(
         f"{path}: unsupported file name extension; use .csv, .jsonl, .conll (each also with "
         ".gz) or .parquet"
