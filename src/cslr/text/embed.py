@@ -1,4 +1,4 @@
-"""Texts to vectors through the cache: what is known is looked up, the rest is encoded and kept.
+"""Embed texts through the cache: cached vectors are looked up, the others encoded and stored.
 
 A text becomes one row or several, one below the other; ``starts`` (n + 1,) says where the rows of
 each text begin. Sentences have one row each, tagged sentences one a word. A long job is cut into
@@ -34,7 +34,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How texts become rows, and under which keys the cache knows those of one text."""
+    """How texts become rows, and the cache keys of each text's rows."""
 
     encoder: str
     """The encoder's id."""
@@ -82,12 +82,12 @@ def embed_rows(
 
 
 def starts_of(parts: Sequence[Sized]) -> IntArray:
-    """(n + 1,) where each part begins when all are laid one behind the other, and their end."""
+    """(n + 1,) the offset of each part in the concatenation of all, and the total length."""
     return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
 
 
 def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatArray:
-    """(rows, d) float32 of unit norm; refuses what is not finite or has no direction."""
+    """(rows, d) float32 of unit norm; raises ``EncoderError`` for zero or non-finite vectors."""
     # A sum along the last axis of a plain array: a buffered einsum would split rows by their place.
     norms = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
@@ -100,7 +100,7 @@ def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatAr
 
 
 class _UnusableVectorError(Exception):
-    """The place of a text, in an ``encode`` argument, with a vector that cannot be used."""
+    """The index, in the argument of ``encode``, of a text with an unusable vector."""
 
     def __init__(self, text: int) -> None:
         super().__init__(text)
@@ -110,7 +110,7 @@ class _UnusableVectorError(Exception):
 def _look_up(
     keys: list[list[str]], starts: IntArray, recipe: Recipe, cache: EmbeddingCache | None
 ) -> tuple[BoolArray, FloatArray]:
-    """Which texts (n,) are known in all their rows, and those rows (hits, d)."""
+    """Which texts (n,) have all their rows cached, and those rows (hits, d)."""
     if cache is None:
         return np.zeros(len(keys), dtype=np.bool_), np.empty((0, 0), dtype=np.float32)
     cached, vectors = cache.lookup(recipe.encoder, [key for part in keys for key in part])
@@ -127,7 +127,7 @@ def _encode_missing(
     cache: EmbeddingCache | None,
     progress: bool,
 ) -> FloatArray:
-    """Encode and store texts that stand at ``places`` (n,) of the caller's list."""
+    """Encode and store texts, which have the indices ``places`` (n,) in the caller's list."""
     starts = starts_of(keys)
     vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
     with progress_bar(len(texts), progress) as bar:
@@ -146,7 +146,7 @@ def _encode_missing(
 
 
 def _encode_one(text: str, rows: int, number: int, recipe: Recipe) -> FloatArray:
-    """(rows, d) of one text, checked; ``place``: where it stands in the caller's list.
+    """(rows, d) of one text, checked; number: its index in the caller's list.
 
     The encoder is given one text at a time: beside others it would round differently.
     """
@@ -180,7 +180,7 @@ def _merge(
     recipe: Recipe,
     cache: EmbeddingCache | None,
 ) -> FloatArray:
-    """Cached and fresh rows in one table (rows, d), in the order ``found`` (rows,) is in."""
+    """Cached and fresh rows in one table (rows, d), in the order of ``is_cached`` (rows,)."""
     if cache is not None and is_cached.any() and cached.shape[1] != fresh.shape[1]:
         raise EncoderError(
             f"encoder {recipe.encoder} returns {fresh.shape[1]} dimensions, but its cached "

@@ -31,7 +31,7 @@ _LAYER: Final = re.compile(r"layer(-?\d+)")
 
 
 class Encoder(Protocol):
-    """What the bench asks of an encoder."""
+    """The interface of an encoder of texts."""
 
     @property
     def id(self) -> str:
@@ -109,13 +109,13 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class WordMeans:
-    """A text as the mean of its words' vectors: another layer is another encoder."""
+    """A text as the mean of its word vectors in one hidden layer."""
 
     words: TokenEncoder
 
     @property
     def id(self) -> str:
-        """Weights, layer and what was done with the words."""
+        """Identifies weights, layer and pooling."""
         return f"{self.words.id}:mean-of-words"
 
     @property

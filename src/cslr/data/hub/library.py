@@ -1,7 +1,7 @@
-"""The library ``datasets``: rows of a data set of the hub or of a directory, or a named error.
+"""Read rows of a hub data set or of a directory with the library ``datasets``.
 
 Checked with datasets 5.2. Since version 4 it runs no loading scripts, so only data sets that are
-plain files (Parquet, JSON) can be had.
+plain files (Parquet, JSON) can be loaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a data holder should know of its file before anything is learnt from it.
+"""Validate a data file against its declaration before training.
 
-Counts of private rows are private: a report is for the holder's eyes, not for a run directory.
+Counts of private rows are private: a report is printed for the data holder and never stored in a
+run directory.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Report:
-    """A file held against its declaration. Private."""
+    """The result of validating a file against its declaration. Private."""
 
     file: str
     name: str
@@ -67,7 +68,7 @@ class Report:
 
     @property
     def ready(self) -> bool:
-        """Whether the file can be learnt from as it is."""
+        """Whether the file can be used for training as it is."""
         return not self.findings
 
     def as_json(self) -> dict[str, Any]:
@@ -109,9 +110,9 @@ class Report:
 
 
 def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> Report:
-    """Read the whole file and say what is in it; a draft may be checked too.
+    """Read the whole file and report its contents; the declaration may still be a draft.
 
-    ``skip_bad_rows`` says whether a run will leave bad rows out, so that they are no obstacle.
+    skip_bad_rows: whether the run will skip bad rows, so that they do not count as errors.
     """
     gathered = gather(data, declaration, stop_early=False)
     declared = Known.of(declaration)
@@ -207,7 +208,7 @@ def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
 
 
 def _alike(clients: tuple[str, ...]) -> Iterator[str]:
-    """Names that may be one client's, which would then be protected half as well."""
+    """Client names that differ only in spelling: one client under two names is protected less."""
     spelled: dict[str, str] = {}
     for name in clients:
         first = spelled.setdefault(" ".join(name.casefold().split()), name)

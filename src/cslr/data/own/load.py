@@ -1,6 +1,6 @@
-"""A stream of one's own rows: who holds which row is given, nothing is shared out.
+"""A stream made of the user's own rows; the rows themselves name their clients.
 
-``gather`` reads all rows that are as declared, and what is wrong with the others.
+``gather`` reads the valid rows and collects the problems of the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST: Final = 20
 
 @dataclass(frozen=True, eq=False)
 class OwnData:
-    """A data set as it is learnt from."""
+    """A data set ready for training."""
 
     stream: Stream
     client_names: tuple[str, ...]
@@ -49,7 +49,7 @@ def load_own(
 ) -> OwnData:
     """The rows of ``data`` under a confirmed declaration, with ``public`` as the public corpus.
 
-    Bad rows are an error that names the first of them, or left out and counted. Labels, tasks and
+    Bad rows raise an error that lists the first ones, or are skipped and counted. Labels, tasks and
     the number of clients are the declared ones, whatever the rows are like.
     """
     declaration.require_confirmed()
@@ -85,7 +85,7 @@ def load_own(
 
 
 def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) -> None:
-    """Refuse more clients, or where they are units more people, than are declared."""
+    """Raise an error for more clients (or people, if they are the unit) than are declared."""
     counts = {"clients": (len(gathered.clients), declaration.clients)}
     if declaration.people is not None:
         counts["people"] = (len(gathered.people), declaration.people)
@@ -98,7 +98,7 @@ def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) 
 
 
 def _rows(rows: list[OwnRow], gathered: Gathered, by_person: bool) -> Rows:
-    """As a stream has them, in the order of the file; −1 is the client of a row of nobody's.
+    """The rows in file order; the client is −1 for a row without one.
 
     by_person: whether people are numbered with their client, as units are, or by their name.
     """
@@ -129,7 +129,7 @@ def client_address(name: str) -> int:
 
 
 def _numbers(names: list[str], declared: tuple[str, ...]) -> np.ndarray:
-    """(n,) the place of each name among the known ones; −1 without a name."""
+    """(n,) the index of each name among the declared ones; −1 for an empty name."""
     places = {"": -1, **{name: index for index, name in enumerate(declared)}}
     return np.array([places[name] for name in names], dtype=np.int64)
 
@@ -159,7 +159,7 @@ def _refusal(data: Path, gathered: Gathered) -> str:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was read; private, whatever is counted of it."""
+    """What was read. Private, counts included."""
 
     rows: tuple[OwnRow, ...]
     problems: tuple[Problem, ...]
@@ -169,12 +169,12 @@ class Gathered:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Who has rows, sorted by name."""
+        """Names of the clients with rows, sorted."""
         return tuple(sorted({row.client for row in self.rows} - {""}))
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Who rows are about, sorted by name."""
+        """Names of the people with rows, sorted."""
         return tuple(sorted({row.person for row in self.rows} - {""}))
 
     @property
@@ -184,8 +184,8 @@ class Gathered:
 
     @property
     def shared(self) -> int:
-        """Rows about a person whom more clients hold than is declared. They can be mended, never
-        just left out: which of them keeps the person would depend on the others."""
+        """Rows about a person in more clients than declared. They must be corrected and cannot be
+        skipped: which client keeps the person would depend on the other clients."""
         return sum(self.totals.get(kind, 0) for kind in TOO_MANY)
 
 
@@ -210,7 +210,7 @@ def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
 
 
 def _checked(data: Path, declared: Known) -> Iterator[OwnRow | Problem]:
-    """Row by row, each also against the people seen before it."""
+    """Row by row, each also checked against the people seen before."""
     met = Met(declared.declaration.clients_per_person, counted(data))
     columns = declared.declaration.columns.roles()
     for raw in raw_rows(data, columns, declared.declaration.delimiter):

@@ -1,7 +1,7 @@
-"""The people in a file of rows: with whom they are, who is test, and what they are addressed by.
+"""The people in a data file: their clients, the train/test split, and their addresses.
 
-Two things are seen only across rows: a person with more clients than is declared, whom clipping in
-each of them would not protect, and a person in both train and test, whom a test would know already.
+Two errors show only across rows: a person in more clients than declared, whom clipping per client
+would not protect, and a person in both train and test, which would leak into the test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEST_PREFIX: Final = b"cslr/own/test/1"
 
 @dataclass
 class Met:
-    """Who was met in the rows before. Where rows clash the first of a person's are right."""
+    """The people seen in earlier rows. If rows conflict, the earlier ones count as correct."""
 
     most: int
     """Clients that may hold rows of one person."""

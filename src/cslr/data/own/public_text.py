@@ -1,8 +1,8 @@
-"""One's own public sentences: a file of lines, for ``--anchors`` or ``public`` in a declaration.
+"""Public sentences for the user's own rows: a text file (``--anchors``, or ``public`` as declared).
 
-They must be public in earnest: everyone who takes part sees them, and they cost no ε only because
-they are nobody's rows. ``overlapping`` asks whether some of them stand in clients' texts all the
-same. A sentence counts if it is a whole text, or if it has at least ``SHORTEST`` characters and
+They must really be public: every participant sees them, and they cost no ε only because they are
+nobody's rows. ``overlapping`` finds sentences that nevertheless occur in clients' texts. A
+sentence counts if it is a whole text, or if it has at least ``SHORTEST`` characters and
 stands anywhere within one; case, white space, Unicode forms and punctuation at the ends do not
 matter.
 """

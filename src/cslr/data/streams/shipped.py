@@ -1,11 +1,11 @@
-"""The streams that come with the program, one for each family, all written for CSLR.
+"""The embedded streams, one for each family, all written for CSLR.
 
     clinic   classification   letters of patients to four clinics
     desk     intents          messages to three services of a town, in small conversations
     ward     tagging          notes of three hospital departments, with drugs, people and places
 
 Every sentence is invented, so the default run needs no download and no licence.
-They show that the program works; they are small, and no figure on them is a result.
+They demonstrate the program; they are small, and scores on them are not results.
 
 Messages belong to invented people, and a run hides a person unless it is told otherwise: in clinic
 a patient with two to four letters to one clinic, in desk a customer, in ward whom a note is about.

@@ -1,6 +1,6 @@
 """Rows of a CoNLL file: sentences, with ``# key = value`` lines before them as further columns.
 
-Such a line holds until the key is given again, so a file may be written client by client:
+A comment applies until its key is given again, so a file may be written client by client:
 
     # client = north
     # task = spring
@@ -52,7 +52,7 @@ def _blocks(path: Path) -> Iterator[list[Line]]:
 
 
 def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | Problem]:
-    """The sentence of a block; two where a document begins within it."""
+    """The sentence of a block; two if a document begins within it."""
     refused = next((line.problem for line in block if line.problem), None)
     if refused:
         yield refused

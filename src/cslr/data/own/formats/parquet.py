@@ -44,7 +44,7 @@ def parquet_rows(path: Path, roles: Mapping[str, str]) -> Iterator[Raw | Problem
 
 
 def _rows(batch: Any, first: int, failures: tuple[Any, ...]) -> Iterator[Raw | Problem]:
-    """The rows of a batch; one by one where a cell of it cannot be had."""
+    """The rows of a batch; converted one by one if the batch has an unreadable cell."""
     try:
         rows: list[dict[str, object]] = batch.to_pylist()
     except failures:
@@ -76,7 +76,7 @@ def _bounded(row: Raw) -> Raw | Problem:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """Loaded when a Parquet file is read and not before."""
+    """Imported only when a Parquet file is read."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:

@@ -1,4 +1,4 @@
-"""From the names in a label cell to the numbers a stream answers with, family by family."""
+"""Parse label cells into label numbers, for each family."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OUTSIDE: Final = Label("O", "A word that is no part of a name.")
 
 @dataclass(frozen=True)
 class Known:
-    """A declaration, made ready for looking rows up in it."""
+    """A declaration with lookup tables for labels and tasks."""
 
     declaration: Declaration
     labels: tuple[Label, ...]
@@ -52,7 +52,7 @@ class Known:
 
 
 def parse_answer(row: Raw, declared: Known, task: Task) -> tuple[str, tuple[int, ...]]:
-    """The text of a row and the answer to it, both as a stream has them."""
+    """The text of a row and its label numbers."""
     if declared.declaration.family == "tagging":
         return _tagged(row, declared, task)
     text = text_in(row, declared.declaration.columns.text)

@@ -1,4 +1,4 @@
-"""What kind of file holds the rows: told by its name."""
+"""The format of a data file, by its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GZIP: Final = ".gz"
 
 
 def format_of(path: Path) -> Format:
-    """By the last ending but ``.gz``; Parquet compresses by itself and is never gzipped."""
+    """By the last suffix other than ``.gz``; Parquet has its own compression and no ``.gz``."""
     ending = _plain(path).suffix.removeprefix(".").lower()
     for name in get_args(Format):
         if ending == name and not (name == "parquet" and is_gzip(path)):
@@ -37,12 +37,12 @@ def stem_of(path: Path) -> str:
 
 
 def place(path: Path, number: int) -> str:
-    """Where a row stands, for messages."""
+    """The position of a row, for messages."""
     return f"{path}, {counted(path)} {number}"
 
 
 def counted(path: Path) -> str:
-    """What is counted in a file: Parquet has no lines, so its rows are."""
+    """The unit of positions: lines, or rows for Parquet."""
     return "row" if path.suffix.lower() == ".parquet" else "line"
 
 
