@@ -171,16 +171,16 @@ def verify_command(path: _Where, as_json: _Json = False) -> None:
     from cslr.privacy.ledger.verify import verify
     from cslr.runs.directory import ledgers_of
 
-    found = [verify(file) for file in ledgers_of(path)]
+    reports = [verify(file) for file in ledgers_of(path)]
     if as_json:
-        typer.echo(json.dumps([each.as_json() for each in found]))
+        typer.echo(json.dumps([each.as_json() for each in reports]))
     else:
-        for each in found:
+        for each in reports:
             print_verification(each, Console())
-        wrong = [str(each.path) for each in found if not each.holds]
-        if wrong and len(found) > 1:
+        wrong = [str(each.path) for each in reports if not each.holds]
+        if wrong and len(reports) > 1:
             Console().print(f"\n[red]Verification failed[/red] for {', '.join(wrong)}.")
-    if not all(each.holds for each in found):
+    if not all(each.holds for each in reports):
         raise typer.Exit(3)
 
 

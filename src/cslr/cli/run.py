@@ -219,16 +219,16 @@ def upgrade_command(
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
     settled = settle(upgraded_config(run, encoder))
-    place = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
-    begin_upgrade(run, settled.given, place)
-    _run(settled, place, as_json, quiet)
+    target = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
+    begin_upgrade(run, settled.given, target)
+    _run(settled, target, as_json, quiet)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
     """``name=value`` as in a TOML file; a word needs no quotes."""
     import tomllib
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -236,10 +236,10 @@ def _settings(texts: list[str]) -> dict[str, Any]:
                 f"--set must be NAME=VALUE, such as replay.release=list, not {text!r}"
             )
         try:
-            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+            settings[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name.strip()] = value.strip()
-    return found
+            settings[name.strip()] = value.strip()
+    return settings
 
 
 def _seeds(text: str) -> list[int]:

@@ -160,8 +160,8 @@ class Plan:
 
     def head_charge(self, label: str, task: int, update: int) -> Charge:
         """What an update of a model costs, the ``update``-th of its task."""
-        place = self.schedule.coins - self.schedule.head + update
-        coin = task * self.schedule.coins + place
+        number = self.schedule.coins - self.schedule.head + update
+        coin = task * self.schedule.coins + number
         return Charge(label, coin, "head", self.head_sigma, self.head_q, task)
 
     def evaluation_charge(self, label: str) -> Charge:
@@ -258,9 +258,12 @@ def _sampled(plan: Plan) -> Plan:
     epsilon = plan.budget.epsilon
     coarse = max(1e-4, min(1e-2, epsilon / 100))
     for interval in (coarse, coarse / 8, 1e-4):
-        found = _root_of_pld(plan, interval)
-        if found.unit == _LEAST_SIGMA or 0.995 * epsilon <= found.epsilon("public") <= epsilon:
-            return found
+        multiplier = _root_of_pld(plan, interval)
+        if (
+            multiplier.unit == _LEAST_SIGMA
+            or 0.995 * epsilon <= multiplier.epsilon("public") <= epsilon
+        ):
+            return multiplier
     return plan
 
 
@@ -342,11 +345,11 @@ def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
 
 def promise_warnings(epsilon: float, delta: float, count: int, unit: Unit = "client") -> list[str]:
     """What is to be said of a promise that protects little: ε above 20, δ ≥ 1/N."""
-    found = [weak_delta(delta, count, unit)]
+    warnings = [weak_delta(delta, count, unit)]
     if _WEAK_EPSILON < epsilon < math.inf:
-        found.insert(
+        warnings.insert(
             0,
             f"epsilon = {epsilon:g} is above {_WEAK_EPSILON:g}: it hardly limits what an adversary "
             f"learns about a {unit}. Values from 1 to 8 are usual",
         )
-    return [warning for warning in found if warning is not None]
+    return [warning for warning in warnings if warning is not None]

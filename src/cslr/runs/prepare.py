@@ -120,8 +120,8 @@ def _people(
     A client adds up what its people contribute, and sums of sums are sums: so in one process the
     people themselves are asked. A person whom two clients hold is one person in each of them.
     """
-    known = stream.train.people
-    person = np.arange(len(stream.train)) if known is None else known
+    declared = stream.train.people
+    person = np.arange(len(stream.train)) if declared is None else declared
     if stream.person_ids is not None:  # numbered by their own client, see ``data.own``
         ids = stream.person_ids
         count = (stream.people or len(ids)) * stream.clients_per_person
