@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, get_args
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from cslr.numerics.roots import brentq
 from cslr.privacy.renyi import renyi_costs
 
 __all__ = [
@@ -99,11 +99,11 @@ def epsilon_of(
     if adversary == "server" or any(charge.sigma is None for charge in counted):
         return math.inf
     rounds = _worst_client(counted, cap, ordered=adversary == "roster")
-    known = gaussian_epsilon(_mu(rounds), delta)
+    exact = gaussian_epsilon(_mu(rounds), delta)
     if adversary == "roster" or all(q == 1.0 for _, q in rounds):
-        return known
+        return exact
     # Who knows less never learns more, however coarsely the losses are computed.
-    return min(known, pld_epsilon(rounds, delta, interval))
+    return min(exact, pld_epsilon(rounds, delta, interval))
 
 
 def total_mu(

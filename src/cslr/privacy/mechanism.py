@@ -21,7 +21,7 @@ from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.unfinished import Unfinished
+from cslr.privacy.ledger.keys import Unfinished
 from cslr.privacy.noise import MOST_SIGMA, KeyStream, discrete_gaussian, tag_for_sum
 from cslr.privacy.values import _SEAL, Bounded, Noised, Released, Summed
 
@@ -90,14 +90,14 @@ def check_claim(sigma: float, charge: Charge) -> None:
         )
 
 
-def charge_share(own: Summed, charge: Charge, ledger: Ledger) -> bytes:
+def charge_share(share: Summed, charge: Charge, ledger: Ledger) -> bytes:
     """On a client: pay for taking part in one session, and get the key of its noise share.
 
     The charge is on disk in the client's own ledger before its masked vector exists. A retry is
     another session: it is charged again and gets another key.
     """
-    total = own.total(_SEAL)
-    _check_scale(charge, own.grid)
+    total = share.total(_SEAL)
+    _check_scale(charge, share.grid)
     key = ledger.charge(charge, lambda key: tag_for_sum(key, total))
     return ledger.noise_key(key, total)
 

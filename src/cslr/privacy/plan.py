@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from scipy.optimize import brentq
-
 from cslr.errors import ConfigError
+from cslr.numerics.roots import brentq
 from cslr.privacy.accounting import (
     Adversary,
     Charge,
@@ -31,6 +30,7 @@ __all__ = [
     "Unit",
     "calibrate",
     "forecast",
+    "promise_warnings",
     "weak_delta",
 ]
 
@@ -39,6 +39,9 @@ Unit = Literal["client", "person"]
 
 _LEAST_SIGMA: Final = 0.05
 """Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
+
+_WEAK_EPSILON: Final = 20.0
+"""ε above which a promise hardly limits what an adversary learns."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,8 @@ class Plan:
 
     def head_charge(self, label: str, task: int, update: int) -> Charge:
         """What an update of a model costs, the ``update``-th of its task."""
-        place = self.schedule.coins - self.schedule.head + update
-        coin = task * self.schedule.coins + place
+        number = self.schedule.coins - self.schedule.head + update
+        coin = task * self.schedule.coins + number
         return Charge(label, coin, "head", self.head_sigma, self.head_q, task)
 
     def evaluation_charge(self, label: str) -> Charge:
@@ -255,9 +258,12 @@ def _sampled(plan: Plan) -> Plan:
     epsilon = plan.budget.epsilon
     coarse = max(1e-4, min(1e-2, epsilon / 100))
     for interval in (coarse, coarse / 8, 1e-4):
-        found = _root_of_pld(plan, interval)
-        if found.unit == _LEAST_SIGMA or 0.995 * epsilon <= found.epsilon("public") <= epsilon:
-            return found
+        multiplier = _root_of_pld(plan, interval)
+        if (
+            multiplier.unit == _LEAST_SIGMA
+            or 0.995 * epsilon <= multiplier.epsilon("public") <= epsilon
+        ):
+            return multiplier
     return plan
 
 
@@ -335,3 +341,15 @@ def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
         f"delta = {delta:g} is not below 1/{count}, one over the number of {units}: "
         f"publishing all rows of one random {unit} would also satisfy it. Choose a smaller δ"
     )
+
+
+def promise_warnings(epsilon: float, delta: float, count: int, unit: Unit = "client") -> list[str]:
+    """What is to be said of a promise that protects little: ε above 20, δ ≥ 1/N."""
+    warnings = [weak_delta(delta, count, unit)]
+    if _WEAK_EPSILON < epsilon < math.inf:
+        warnings.insert(
+            0,
+            f"epsilon = {epsilon:g} is above {_WEAK_EPSILON:g}: it hardly limits what an adversary "
+            f"learns about a {unit}. Values from 1 to 8 are usual",
+        )
+    return [warning for warning in warnings if warning is not None]

@@ -33,11 +33,10 @@ from cslr.arrays import IntArray
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
 from cslr.privacy.ledger.chain import Chain, head_of, read_chain
-from cslr.privacy.ledger.entries import Entries
+from cslr.privacy.ledger.entries import Entries, Receipt, objection
 from cslr.privacy.ledger.facts import agree, plain, refusal
 from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
 from cslr.privacy.ledger.opening import Federation, Privacy, check_opening, federation_in, opening
-from cslr.privacy.ledger.receipts import Receipt, objection
 from cslr.privacy.plan import Plan
 
 __all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
@@ -292,14 +291,14 @@ class Ledger:
 
     def _open_releases(self, charge: Charge) -> list[tuple[dict[str, Any], bytes, bytes]]:
         """Unfinished charges of this release at this cost, with their keys and what was kept."""
-        found = []
+        releases = []
         for record in self._entries.open_charges(charge.label):
             body = record["body"]
             key, kept = self._keys.recover(charge.label, body["attempt"]) or (b"", b"")
             same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
             if same_cost and hashlib.sha256(key).hexdigest() == body["commitment"]:
-                found.append((record, key, kept))
-        return found
+                releases.append((record, key, kept))
+        return releases
 
     def _check_budget(self, charge: Charge) -> None:
         budget = self.federation.budget
