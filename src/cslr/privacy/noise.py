@@ -22,7 +22,17 @@ from numpy.typing import NDArray
 
 from cslr.arrays import IntArray
 
-__all__ = ["MOST_SIGMA", "KeyStream", "discrete_gaussian", "key_for_sum", "tag_for_sum"]
+__all__ = [
+    "DRAW_ERROR",
+    "MOST_SIGMA",
+    "KeyStream",
+    "discrete_gaussian",
+    "key_for_sum",
+    "tag_for_sum",
+]
+
+DRAW_ERROR: Final = 2.0**-48
+"""Total variation between one draw of the sampler and the discrete Gaussian."""
 
 MOST_SIGMA: Final = 2**40
 """Grid steps: up to here a draw takes its low bits and its sign from one word."""
