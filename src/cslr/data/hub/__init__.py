@@ -1,6 +1,6 @@
 """Public data sets from the Hugging Face hub, written as the data directory the streams read.
 
-All loaders of ``cslr.data.streams`` read files and stay offline; only ``fetch`` uses the network. It
+Loaders of ``cslr.data.streams`` read files and stay offline; only ``fetch`` uses the network. It
 needs the library ``datasets``, an extra:
 ``pip install "cslr[hub]"``. A ``source`` is one of
 
