@@ -64,7 +64,7 @@ def predict_command(
 def _in_step(
     predictor: Predictor, texts: Iterable[str], task: str | None
 ) -> Iterator[Answer | None]:
-    """One answer a text, and None for a blank one."""
+    """One answer per text, and None for a blank line."""
     waiting = iter(texts)
     while some := list(islice(waiting, _AT_ONCE)):
         answers = predictor.answers([text for text in some if text], task)
