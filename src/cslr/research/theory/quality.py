@@ -76,6 +76,7 @@ def quality(
     family: Family,
     head: Head | None,
     rng: np.random.Generator,
+    *,
     samples: int = SAMPLES,
     together: IntArray | None = None,
 ) -> Quality:
