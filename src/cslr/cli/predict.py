@@ -80,7 +80,7 @@ def _given(texts: list[str]) -> list[str]:
 
 def _texts_in(file: Path) -> Iterator[str]:
     """The lines of a file, or of standard input, without the space around them."""
-    from cslr.data.own.parse.problems import told
+    from cslr.data.own.parse.problems import described
     from cslr.data.own.reader.lines import lines_of
 
     if str(file) == "-":
@@ -93,5 +93,5 @@ def _texts_in(file: Path) -> Iterator[str]:
         return
     for line in lines_of(file):
         if line.problem:
-            raise DataError(told(file, line.problem))
+            raise DataError(described(file, line.problem))
         yield line.text.strip()
