@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from cslr.cli.show.progress import steps
-from cslr.config import load_config
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -126,6 +125,7 @@ def _audited(
     from dataclasses import replace
 
     from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
+    from cslr.config import load_config
     from cslr.runs.directory import ledgers_of
     from cslr.runs.settled import SettledConfig
 

@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 
 from cslr.cli.show.progress import steps
-from cslr.config import Config, load_config
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
+    from cslr.config import Config
     from cslr.runs.embedded import EmbeddedStream
     from cslr.runs.results import Result
     from cslr.runs.settled import SettledConfig
@@ -183,6 +183,7 @@ def run_command(
         "yardsticks": yardsticks,
         **_settings(setting or []),
     }
+    from cslr.config import load_config
     from cslr.runs.settled import settle
     from cslr.runs.units import usual_unit
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from cslr.config import Config, load_config
 from cslr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cslr.config import Config
 
 __all__ = ["anchors_command", "quality_command"]
 
@@ -104,6 +106,8 @@ def anchors_command(
         **{_flag(k): v for k, v in about_stream.items()},
     }
     theirs = {"--candidates": candidates, "--tasks": tasks, "--hit": hit}
+    from cslr.config import load_config
+
     counts = None if sweep is None else _counts(sweep)
     if encoders is not None:
         lists = {"--clients": clients, "--list-size": list_size, "--anchor-count": anchor_count}
