@@ -19,7 +19,7 @@ from cslr.api.streamed import Arguments, encoder_name, streamed, warn_of_few
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import PRIVATE_FOLDER, make_directory
-from cslr.privacy.plan import Unit, weak_delta
+from cslr.privacy.plan import Unit, promise_warnings
 from cslr.protocol.targets import FamilyName
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -147,8 +147,7 @@ def learn(
     warn_of_few(embedded.public, config.replay.directions)
     stream = embedded.stream
     count = stream.clients if unit == "client" else stream.registered_people
-    weak = weak_delta(delta, count, unit)
-    if weak is not None:
+    for weak in promise_warnings(epsilon, delta, count, unit):
         warnings.warn(weak, stacklevel=2)
     return _learnt(config, embedded, None if run_dir is None else Path(run_dir))
 
