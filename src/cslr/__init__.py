@@ -1,7 +1,7 @@
 """CSLR: private federated continual learning over text.
 
-The public names. Each is loaded when it is first used, so ``import cslr`` is light and nothing
-here loads torch before a head is trained.
+The public names. Each is loaded when it is first used, so ``import cslr`` is light, and nothing
+here loads torch before a text is encoded.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from click import Context
@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperGroup
 
-from cslr.config import ReplayConfig
-
 __all__ = ["ledger_app", "plan_command"]
+
+DIRECTIONS: Final = 384
+"""``ReplayConfig().directions``; looking it up would load the whole configuration for a help."""
 
 
 def plan_command(
@@ -41,7 +42,7 @@ def plan_command(
     ] = "roster",
     dimension: Annotated[
         int, typer.Option(min=1, help="r: number of released directions.")
-    ] = ReplayConfig().directions,
+    ] = DIRECTIONS,
     modes: Annotated[int, typer.Option(min=1, help="Modes released per task.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -170,16 +171,16 @@ def verify_command(path: _Where, as_json: _Json = False) -> None:
     from cslr.privacy.ledger.verify import verify
     from cslr.runs.directory import ledgers_of
 
-    found = [verify(file) for file in ledgers_of(path)]
+    reports = [verify(file) for file in ledgers_of(path)]
     if as_json:
-        typer.echo(json.dumps([each.as_json() for each in found]))
+        typer.echo(json.dumps([each.as_json() for each in reports]))
     else:
-        for each in found:
+        for each in reports:
             print_verification(each, Console())
-        wrong = [str(each.path) for each in found if not each.holds]
-        if wrong and len(found) > 1:
+        wrong = [str(each.path) for each in reports if not each.holds]
+        if wrong and len(reports) > 1:
             Console().print(f"\n[red]Verification failed[/red] for {', '.join(wrong)}.")
-    if not all(each.holds for each in found):
+    if not all(each.holds for each in reports):
         raise typer.Exit(3)
 
 

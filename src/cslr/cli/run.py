@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 
 from cslr.cli.show.progress import steps
-from cslr.config import Config, load_config
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
+    from cslr.config import Config
     from cslr.runs.embedded import EmbeddedStream
     from cslr.runs.results import Result
     from cslr.runs.settled import SettledConfig
@@ -56,7 +56,13 @@ def run_command(
             "zero-shot, finetune, joint."
         ),
     ] = None,
-    encoder: Annotated[_Text, _first("minilm, mpnet, a local directory, or a hub name.")] = None,
+    encoder: Annotated[
+        _Text,
+        _first(
+            "minilm, mpnet, a local directory, or a hub name; tagging: minilm+layer-2 takes the "
+            "word vectors from that hidden layer."
+        ),
+    ] = None,
     epsilon: Annotated[
         _Share, _first(r"End-to-end ε of this run; inf adds no noise. \[8; own data: declared]")
     ] = None,
@@ -118,13 +124,13 @@ def run_command(
     matcher: Annotated[
         _Text, _more("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
-    second_moments: Annotated[_Text, _more("shared, diagonal or full.")] = None,
-    head: Annotated[_Text, _more("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
+    head: Annotated[
+        _Text, _more("released, rounds, dp-fedavg or federated (end-to-end ε = ∞).")
+    ] = None,
     setting: Annotated[
         list[str] | None,
         _more("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
     ] = None,
-    layer: Annotated[_Number, _more("Tagging: hidden layer that gives the word vectors.")] = None,
     yardsticks: Annotated[
         bool | None, _more("Also run majority, zero-shot, finetune and joint.")
     ] = None,
@@ -170,15 +176,14 @@ def run_command(
         "replay.sub_modes": sub_modes,
         "replay.list_size": list_size,
         "replay.matcher": matcher,
-        "replay.second_moments": second_moments,
         "head.kind": head,
         "method": method,
         "encoder": encoder,
-        "layer": layer,
         "seeds": None if seeds is None else _seeds(seeds),
         "yardsticks": yardsticks,
         **_settings(setting or []),
     }
+    from cslr.config import load_config
     from cslr.runs.settled import settle
     from cslr.runs.units import usual_unit
 
@@ -214,16 +219,16 @@ def upgrade_command(
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
     settled = settle(upgraded_config(run, encoder))
-    place = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
-    begin_upgrade(run, settled.given, place)
-    _run(settled, place, as_json, quiet)
+    target = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
+    begin_upgrade(run, settled.given, target)
+    _run(settled, target, as_json, quiet)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
     """``name=value`` as in a TOML file; a word needs no quotes."""
     import tomllib
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -231,10 +236,10 @@ def _settings(texts: list[str]) -> dict[str, Any]:
                 f"--set must be NAME=VALUE, such as replay.release=list, not {text!r}"
             )
         try:
-            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+            settings[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name.strip()] = value.strip()
-    return found
+            settings[name.strip()] = value.strip()
+    return settings
 
 
 def _seeds(text: str) -> list[int]:

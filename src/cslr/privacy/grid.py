@@ -103,26 +103,26 @@ def admit(rows: IntArray, grid: Grid) -> Bounded:
     Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, decided in exact
     arithmetic whatever the integers; otherwise ``NotAdmitted``, and nothing is taken.
     """
-    own = np.array(rows, order="C")  # a copy: the caller cannot change a row after the check
-    if own.dtype != np.int64:
-        raise NotAdmitted(f"rows must be 64-bit integers, not {own.dtype}")
-    if own.ndim != 2:
-        raise NotAdmitted(f"rows must have shape (clients, coordinates), not {own.shape}")
-    if len(own) > grid.most_clients:
+    copied = np.array(rows, order="C")  # a copy: the caller cannot change a row after the check
+    if copied.dtype != np.int64:
+        raise NotAdmitted(f"rows must be 64-bit integers, not {copied.dtype}")
+    if copied.ndim != 2:
+        raise NotAdmitted(f"rows must have shape (clients, coordinates), not {copied.shape}")
+    if len(copied) > grid.most_clients:
         raise NotAdmitted(
-            f"rows: {len(own)} clients are more than the {grid.most_clients} this grid allows"
+            f"rows: {len(copied)} clients are more than the {grid.most_clients} this grid allows"
         )
     # Squares of hostile integers wrap around, so the first look is in doubles, from which a row
     # of twice the bound cannot hide; after it the squares are exact in 64 bits.
-    over = np.linalg.norm(own.astype(np.float64), axis=1) > 2.0 * grid.most
+    over = np.linalg.norm(copied.astype(np.float64), axis=1) > 2.0 * grid.most
     if not over.any():
-        over = np.einsum("ij,ij->i", own, own) > grid.most**2
+        over = np.einsum("ij,ij->i", copied, copied) > grid.most**2
     if over.any():
         raise NotAdmitted(
             f"rows: the ℓ2 norm of the vector of client {over.argmax()} exceeds the clip of "
             f"{grid.most} grid steps; clients must clip before they send"
         )
-    return Bounded(own, grid, _SEAL)
+    return Bounded(copied, grid, _SEAL)
 
 
 def _clip_integers(rows: IntArray, steps: int) -> IntArray:

@@ -12,18 +12,17 @@ All clients of a cohort are trained at once: their heads are stacked, and no ope
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.protocol.adam import Adam
 from cslr.protocol.head import Batch, Head
+from cslr.protocol.losses import contrast_slope, cross_entropy_slope, sigmoid, softmax
 from cslr.protocol.ports import Examples
 from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["LocalTraining", "applied", "local_updates"]
 
@@ -80,8 +79,6 @@ def applied(head: Head, update: FloatArray, training: LocalTraining) -> Head:
 
 def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
     """(b, D) the differences after STEPS steps of Adam; zero for a client without rows."""
-    import torch
-
     b = len(examples.clients)
     rows = _drawn_rows(examples, training.seeds)  # (STEPS, b, ROWS)
     clients = np.arange(b)[:, None]
@@ -89,35 +86,26 @@ def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
     if y is None:
         y = label_targets(examples.labels.ravel(), training.family.labels)
         y = y.reshape(*examples.labels.shape, -1)
-    start = {
-        name: torch.tensor(np.array(array), dtype=torch.float32)
-        for name, array in vars(training.head).items()
-    }
-    stacked = {
-        name: value.expand(b, *value.shape).clone().requires_grad_(name in training.parts)
-        for name, value in start.items()
-    }
-    optimizer = torch.optim.Adam(
-        [stacked[name] for name in training.parts], lr=training.learning_rate
-    )
-    has_rows = torch.from_numpy(examples.mask.any(axis=1).astype(np.float32))
-    replay = _Replay.of(training, start)
+    heads = _Heads.of(training, b)
+    start = [array.copy() for array in heads.adam.parameters]
+    has_rows: FloatArray = np.asarray(examples.mask.any(axis=1), dtype=np.float32)
+    replay = _Replay.of(training)
     for step, chosen in enumerate(rows):
-        z = torch.from_numpy(np.ascontiguousarray(examples.z[clients, chosen], dtype=np.float32))
-        wanted = torch.from_numpy(np.ascontiguousarray(y[clients, chosen], dtype=np.float32))
-        _, scores = _forward(stacked, z, training)
-        loss = (_cross_entropy(scores, wanted, training).mean(dim=1) * has_rows).sum()
+        for gradient in heads.adam.gradients:
+            gradient[:] = 0.0
+        z = np.ascontiguousarray(examples.z[clients, chosen], dtype=np.float32)
+        wanted = np.ascontiguousarray(y[clients, chosen], dtype=np.float32)
+        hidden, scores = heads.forward(z)
+        slope = cross_entropy_slope(scores, wanted, training.family.sigmoid)
+        heads.add_gradients(z, hidden, slope, has_rows)
         if replay is not None:
-            loss = loss + training.weight * (replay.loss(stacked, step) * has_rows).sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+            replay.add_gradients(heads, step, np.float32(training.weight) * has_rows)
+        heads.adam.step()
     moved = [
-        ((stacked[name].detach() - start[name]) * has_rows.view(-1, *[1] * start[name].dim()))
-        for name in training.parts
+        (array - before).reshape(b, -1) * has_rows[:, None]
+        for array, before in zip(heads.adam.parameters, start, strict=True)
     ]
-    flat: FloatArray = torch.cat([m.reshape(b, -1) for m in moved], dim=1).numpy()
-    return flat.astype(np.float64)
+    return np.concatenate(moved, axis=1).astype(np.float64)
 
 
 def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
@@ -130,31 +118,59 @@ def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
     return drawn
 
 
-def _forward(
-    head: dict[str, torch.Tensor], z: torch.Tensor, training: LocalTraining
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Hidden (b, n, h) and scores (b, n, o) of z (b, n, d) or (n, d) under b heads."""
-    import torch
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """The heads of b clients; layers that are not trained are one array for all of them."""
 
-    hidden = torch.relu(z @ head["weights1"] + head["bias1"].unsqueeze(-2))
-    scores = hidden @ head["weights2"] + head["bias2"].unsqueeze(-2)
-    silent = torch.from_numpy(~training.heard[training.family.label_of_output()])
-    return hidden, scores.masked_fill(silent, SILENT)
+    adam: Adam
+    fixed: tuple[FloatArray, ...]  # the first layer, where the last alone is trained
+    silent: BoolArray  # (o,) outputs about labels that no task has shown yet
 
-
-def _cross_entropy(
-    scores: torch.Tensor, wanted: torch.Tensor, training: LocalTraining
-) -> torch.Tensor:
-    """(b, n) of scores (b, n, o) against targets (b, n, o) or (n, o)."""
-    import torch
-    from torch.nn import functional
-
-    if training.family.sigmoid:
-        target = wanted.expand_as(scores)
-        return functional.binary_cross_entropy_with_logits(scores, target, reduction="none").mean(
-            dim=-1
+    @classmethod
+    def of(cls, training: LocalTraining, b: int) -> _Heads:
+        arrays = vars(training.head)
+        own = [np.broadcast_to(arrays[name], (b, *arrays[name].shape)) for name in training.parts]
+        fixed = [arrays[name] for name in arrays if name not in training.parts]
+        return cls(
+            Adam(own, training.learning_rate),
+            tuple(np.asarray(array, dtype=np.float32) for array in fixed),
+            ~training.heard[training.family.label_of_output()],
         )
-    return -(wanted * torch.log_softmax(scores, dim=-1)).sum(dim=-1)
+
+    @property
+    def _arrays(self) -> list[FloatArray]:
+        return [*self.fixed, *self.adam.parameters]
+
+    def forward(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Hidden (b, n, h) and scores (b, n, o) of z (b, n, d) or (n, d) under b heads."""
+        weights1, bias1, weights2, bias2 = self._arrays
+        hidden = z @ weights1
+        hidden += bias1[..., None, :]
+        np.maximum(hidden, 0.0, out=hidden)
+        scores = hidden @ weights2
+        scores += bias2[..., None, :]
+        scores[..., self.silent] = SILENT
+        return hidden, scores
+
+    def add_gradients(
+        self, z: FloatArray, hidden: FloatArray, slope: FloatArray, weights: FloatArray
+    ) -> None:
+        """Those of clients' losses, weighted (b,), whose gradient by scores is (b, n, o)."""
+        slope[..., self.silent] = 0.0
+        slope *= weights[:, None, None]
+        *_, to_weights2, to_bias2 = self.adam.gradients
+        to_weights2 += np.swapaxes(hidden, -1, -2) @ slope
+        to_bias2 += slope.sum(axis=-2)
+        if not self.fixed:
+            weights2 = self.adam.parameters[2]
+            self.add_below(z, hidden, slope @ np.swapaxes(weights2, -1, -2))
+
+    def add_below(self, z: FloatArray, hidden: FloatArray, below: FloatArray) -> None:
+        """Those of the first layer, for a gradient by hidden units (b, n, h)."""
+        to_weights1, to_bias1, *_ = self.adam.gradients
+        below *= hidden > 0
+        to_weights1 += np.swapaxes(z, -1, -2) @ below
+        to_bias1 += below.sum(axis=-2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,42 +178,28 @@ class _Replay:
     """The replay's part of the loss."""
 
     training: LocalTraining
-    z: torch.Tensor  # (n, d)
-    wanted: torch.Tensor  # (n, o)
+    z: FloatArray  # (n, d)
+    wanted: FloatArray  # (n, o)
 
     @classmethod
-    def of(cls, training: LocalTraining, start: dict[str, torch.Tensor]) -> _Replay | None:
-        import torch
-
+    def of(cls, training: LocalTraining) -> _Replay | None:
         if training.replay is None or not len(training.replay[0]) or training.weight == 0:
             return None
-        z = torch.from_numpy(np.ascontiguousarray(training.replay[0], dtype=np.float32))
-        wanted = torch.from_numpy(np.ascontiguousarray(training.replay[1], dtype=np.float32))
+        z, wanted = training.replay
         if training.loss == "distillation" and training.teacher is not None:
             heard = training.taught[training.family.label_of_output()]
-            scores = np.where(heard, training.teacher.scores(training.replay[0]), SILENT)
-            answers = torch.from_numpy(scores.astype(np.float32))
-            soft = torch.sigmoid(answers) if training.family.sigmoid else answers.softmax(dim=-1)
-            wanted = soft
-        return cls(training, z, wanted)
+            scores = np.where(heard, training.teacher.scores(z), SILENT).astype(np.float32)
+            wanted = sigmoid(scores) if training.family.sigmoid else softmax(scores)
+        return cls(training, z.astype(np.float32), wanted.astype(np.float32))
 
-    def loss(self, heads: dict[str, torch.Tensor], step: int) -> torch.Tensor:
-        """(b,) on the step's share of the samples."""
+    def add_gradients(self, heads: _Heads, step: int, weights: FloatArray) -> None:
+        """Those of the loss on the step's share of the samples, weighted (b,)."""
         part = slice(step, None, STEPS)
-        hidden, scores = _forward(heads, self.z[part], self.training)
-        if self.training.loss == "contrastive":
-            return self._contrast(hidden, self.wanted[part].argmax(dim=-1))
-        return _cross_entropy(scores, self.wanted[part], self.training).mean(dim=1)
-
-    def _contrast(self, hidden: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        """(b,) samples of one label alike, of others apart (Khosla et al. 2020)."""
-        import torch
-        from torch.nn import functional
-
-        unit = functional.normalize(hidden, dim=-1)
-        alike = unit @ unit.transpose(-1, -2) / TEMPERATURE  # (b, n, n)
-        itself = torch.eye(len(label), dtype=torch.bool)
-        chance = torch.log_softmax(alike.masked_fill(itself, -1e9), dim=-1)
-        same = (label[:, None] == label) & ~itself
-        count = same.sum(dim=-1).clamp(min=1)
-        return -((chance * same).sum(dim=-1) / count).mean(dim=-1)
+        z, wanted = np.ascontiguousarray(self.z[part]), self.wanted[part]
+        hidden, scores = heads.forward(z)
+        if self.training.loss != "contrastive":
+            slope = cross_entropy_slope(scores, wanted, self.training.family.sigmoid)
+            heads.add_gradients(z, hidden, slope, weights)
+        elif not heads.fixed:  # it is about hidden units, which nothing else moves
+            below = contrast_slope(hidden, wanted.argmax(axis=-1), TEMPERATURE)
+            heads.add_below(z, hidden, below * weights[:, None, None])

@@ -99,13 +99,13 @@ def find_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
         raise ConfigError(
             f"{folder} is not a directory; give the folder of your runs, or start one: cslr run"
         )
-    found, wrong = [], []
+    runs, wrong = [], []
     for file in sorted(folder.glob("*/config.json")):
         try:
-            found.append(read_run(file.parent))
+            runs.append(read_run(file.parent))
         except RunDirectoryError as error:
             wrong.append(str(error))
-    return sorted(found, key=lambda run: (run.written, run.path.name)), wrong
+    return sorted(runs, key=lambda run: (run.written, run.path.name)), wrong
 
 
 def compared(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:

@@ -50,8 +50,8 @@ def _level(gain: float) -> Level:
 
 
 def _yardstick(result: Mapping[str, Any], name: str) -> float | None:
-    found: float | None = result.get("yardsticks", {}).get(name, {}).get("aa")
-    return found
+    score: float | None = result.get("yardsticks", {}).get(name, {}).get("aa")
+    return score
 
 
 def _gap(result: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from cslr.config import Config
@@ -210,10 +209,6 @@ def _work(cell: Cell, places: Places) -> Trouble | None:
     try:
         from cslr.research.experiments.cell import run_cell
 
-        if find_spec("torch") is not None:
-            import torch
-
-            torch.set_num_threads(1)
         run_cell(cell, places)
     except Exception as error:
         text = str(error) if isinstance(error, CslrError) else f"{type(error).__name__}: {error}"
