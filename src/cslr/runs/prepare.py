@@ -1,4 +1,4 @@
-"""What a run needs before its first step: plan, population, ledger and setting of each seed."""
+"""Preparation of a run: plan, population, ledger and method context of each seed."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ __all__ = ["context_of", "ledger_of", "plan_of", "population_of", "with_head"]
 
 
 def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
-    """The noise that follows from the promise; none is needed where nothing is released.
+    """The calibrated plan; without noise for methods that release nothing.
 
     cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
-    to one task unless told otherwise: its whole budget then goes into that. A curator who pools all
-    rows asks everybody in every round.
+    to one task by default, which gets its whole budget. A curator who pools all rows asks everybody
+    in every round.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
@@ -61,7 +61,7 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
 
 
 def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
-    """With the head that the declared stream asks for, where the method leaves that open."""
+    """With the head that suits the declared stream, if the method leaves the choice open."""
     tasks = [task.labels for task in stream.tasks]
     if not settled.method.chooses_head or not may_choose_rounds(
         settled.config, tasks, len(stream.labels)
@@ -84,7 +84,7 @@ def _registered(settled: SettledConfig, stream: Stream) -> int:
 
 
 def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Population:
-    """Who holds which examples: simulated for a study, given with one's own data."""
+    """The clients with their examples: simulated, or as given in own rows."""
     clients, rows = assign_clients(embedded.stream, config.stream, Seeds(seed).at("partition"))
     train = embedded.train
     count = config.stream.clients or embedded.stream.clients
@@ -217,7 +217,7 @@ def context_of(
 
 
 def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
-    """What clients remember of the tasks they spoke about, where their number is promised."""
+    """The tasks that clients have contributed to, where a cap is enforced."""
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
         return None
