@@ -48,6 +48,8 @@ TOPICS = 2 * WIDTH  # at right angles or opposite; the first eight belong to lab
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of a file in one worker, so that its fixtures are made once."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return  # one process: in the order that was asked for
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
