@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.grid import Grid
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.head import Head
@@ -70,6 +71,10 @@ class Request:
     head: Head | None = None
     """Whose clipped logits are the targets; None: the answers themselves."""
     resolution: Resolution = FEW_UNITS
+    signed: FloatArray | None = None
+    """(b, groups, L, m) signatures of released lists, in the order of ``names``; for studies."""
+    paper: PaperConstants | None = None
+    """The constants of the paper's protocol, where that is run to the letter."""
 
     @property
     def sub_modes(self) -> int:
