@@ -258,7 +258,7 @@ def make_context_with(world):
             )
         )
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
-        head_q = config.head.participation or q
+        head_q = known.head_q or q
         scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
         return MethodContext(
             clients=world.told(family).population,

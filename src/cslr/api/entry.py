@@ -18,7 +18,7 @@ from cslr.api.streamed import Arguments, encoder_name, streamed, warn_of_few
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import PRIVATE_FOLDER, make_directory
-from cslr.privacy.plan import weak_delta
+from cslr.privacy.plan import promise_warnings
 from cslr.protocol.targets import FamilyName
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -130,8 +130,7 @@ def learn(
     config = load_config(None, {**others, **_checked(settings or {}), **privacy})
     embedded = streamed(given, chosen)
     warn_of_few(embedded.public, config.replay.directions)
-    weak = weak_delta(delta, embedded.stream.clients)
-    if weak is not None:
+    for weak in promise_warnings(epsilon, delta, embedded.stream.clients):
         warnings.warn(weak, stacklevel=2)
     return _learnt(config, embedded, None if run_dir is None else Path(run_dir))
 

@@ -57,7 +57,7 @@ def plan_command(
 
     from cslr.errors import ConfigError
     from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
-    from cslr.privacy.plan import Budget, Unit, calibrate, forecast, weak_delta
+    from cslr.privacy.plan import Budget, Unit, calibrate, forecast, promise_warnings
 
     if unit not in get_args(Unit):
         raise ConfigError(f"--unit is client or person, not {unit!r}")
@@ -69,7 +69,7 @@ def plan_command(
     outlook = forecast(plan, count, dimension * modes)
     costs = {who: plan.epsilon(who) for who in ADVERSARIES}
     replaced = replace_one_epsilon(plan.charges(), delta, cap=plan.cap)
-    if warning := weak_delta(delta, count, budget.unit):
+    for warning in promise_warnings(epsilon, delta, count, budget.unit):
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
         finite = {who: cost if math.isfinite(cost) else None for who, cost in costs.items()}

@@ -23,7 +23,7 @@ _File: TypeAlias = Path | None
 
 _THEOREM, _STREAM = "Theorem 2 only", "Measured on a stream"
 _ENCODERS = "Different encoders, on public sentences only"
-_OF_ENCODERS = ("stream.name", "stream.data", "stream.rows", "stream.scenario", "layer", "seeds")
+_OF_ENCODERS = ("stream.name", "stream.data", "stream.rows", "stream.scenario", "seeds")
 """Settings that apply when encoders are compared."""
 
 
@@ -63,7 +63,6 @@ def anchors_command(
     dimension: Annotated[_Number, _stream("r: released directions.")] = None,
     sub_modes: Annotated[_Number, _stream("J: modes per label.")] = None,
     encoder: Annotated[_Text, _stream("minilm, mpnet, a local directory, or a hub name.")] = None,
-    layer: Annotated[_Number, _stream("Tagging: hidden layer that gives the word vectors.")] = None,
     seed: Annotated[_Number, _stream("Seed of the partition and the anchors.")] = None,
     margin: Annotated[_Share, _stream("γ: margin, in standard deviations of a signature.")] = None,
     sweep: Annotated[_Text, _stream("Anchor counts to try, e.g. 10,50,200.")] = None,
@@ -97,7 +96,6 @@ def anchors_command(
         "replay.dimension": dimension,
         "replay.sub_modes": sub_modes,
         "encoder": encoder,
-        "layer": layer,
         "seeds": None if seed is None else [seed],
     }
     own = {"--margin": margin, "--sweep": sweep, **{_flag(k): v for k, v in about_stream.items()}}

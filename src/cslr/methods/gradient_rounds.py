@@ -57,7 +57,7 @@ def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: in
     """Whether gradient rounds could be the head of a declared stream: none is asked for, every task
     has all labels, one encoder for good, and no word about a replay that has to be released."""
     replay = config.replay
-    asked = (replay.release, replay.clipping, replay.grouping, replay.sub_modes, replay.list_size)
+    asked = (replay.release, replay.sub_modes, replay.list_size)
     return (
         config.head.kind is None
         and all_labels_in_every_task(tasks, labels)

@@ -31,6 +31,7 @@ __all__ = [
     "Unit",
     "calibrate",
     "forecast",
+    "promise_warnings",
     "weak_delta",
 ]
 
@@ -39,6 +40,9 @@ Unit = Literal["client", "person"]
 
 _LEAST_SIGMA: Final = 0.05
 """Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
+
+_WEAK_EPSILON: Final = 20.0
+"""ε above which a promise hardly limits what an adversary learns."""
 
 
 @dataclass(frozen=True)
@@ -335,3 +339,15 @@ def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
         f"delta = {delta:g} is not below 1/{count}, one over the number of {units}: "
         f"publishing all rows of one random {unit} would also satisfy it. Choose a smaller δ"
     )
+
+
+def promise_warnings(epsilon: float, delta: float, count: int, unit: Unit = "client") -> list[str]:
+    """What is to be said of a promise that protects little: ε above 20, δ ≥ 1/N."""
+    found = [weak_delta(delta, count, unit)]
+    if _WEAK_EPSILON < epsilon < math.inf:
+        found.insert(
+            0,
+            f"epsilon = {epsilon:g} is above {_WEAK_EPSILON:g}: it hardly limits what an adversary "
+            f"learns about a {unit}. Values from 1 to 8 are usual",
+        )
+    return [warning for warning in found if warning is not None]

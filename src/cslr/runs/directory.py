@@ -39,7 +39,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from cslr.arrays import FloatArray
-from cslr.config import Config, mistakes, without_removed
+from cslr.config import Config, mistakes
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import (
     PRIVATE_FOLDER,
@@ -49,6 +49,7 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
+from cslr.former_settings import without_removed
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.receipts import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
@@ -88,16 +89,16 @@ class RunDirectory:
                 os.truncate(trace, whole)
             file = self.path / "config.json"
             if not file.exists():
-                plain = self.config.model_dump(mode="json")
+                plain = _absolute(self.config.model_dump(mode="json"))
                 write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
 
     def _check(self) -> None:
         """Refuse a directory that belongs to something else."""
-        wanted = self.config.model_dump(mode="json")
+        wanted = _absolute(self.config.model_dump(mode="json"))
         file = self.path / "config.json"
         if file.exists():
             try:
-                found = without_removed(json.loads(file.read_text(encoding="utf-8")))
+                found = _absolute(without_removed(json.loads(file.read_text(encoding="utf-8"))))
             except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
             except ValueError as error:
@@ -303,6 +304,24 @@ def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
         return [open_line(line) for line in whole.splitlines()], len(whole)
     except ValueError:
         raise RunDirectoryError(f"{path} is damaged; start a new run") from None
+
+
+_PATHS = (
+    ("stream", "data"),
+    ("stream", "declaration"),
+    ("stream", "public"),
+    ("privacy", "federation"),
+)
+
+
+def _absolute(plain: dict[str, Any]) -> dict[str, Any]:
+    """A configuration whose paths do not depend on the working directory."""
+    found = {**plain}
+    for section, name in _PATHS:
+        path = found.get(section, {}).get(name)
+        if isinstance(path, str):
+            found[section] = {**found[section], name: os.path.abspath(path)}
+    return found
 
 
 def _changed(before: Any, after: Any, where: str = "") -> list[str]:

@@ -74,7 +74,6 @@ def _model(config: Config, embedded: EmbeddedStream) -> ModelFacts:
         {task.name: task.labels for task in stream.tasks},
         config.encoder,
         embedded.encoder,
-        config.layer,
         config.seeds,
         {name: other.encoder for name, other in zip(config.encoders, others, strict=True)},
     )

@@ -56,10 +56,11 @@ class ModelFacts:
     """The labels of each task, in the order in which they were learnt."""
     encoder: str
     encoder_id: str
-    layer: int | None
     seeds: tuple[int, ...]
     others: dict[str, str] = field(default_factory=dict)
     """Encoders of clients and what identifies them, where not all run the reference."""
+    layer: int | None = None
+    """Hidden layer of words, in runs of versions where it was no part of the encoder's name."""
 
     def encoder_named(self, name: str | None) -> tuple[str, str]:
         """Name and id of the encoder to ask with: the reference, or one that clients run."""

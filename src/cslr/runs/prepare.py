@@ -56,7 +56,7 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
         privacy.participation,
         tasks if method.pools else privacy.cap or (1 if privacy.unit == "person" else cap),
         schedule,
-        config.head.participation or privacy.participation,
+        method.head_q or privacy.participation,
     )
 
 

@@ -20,6 +20,7 @@ from cslr.methods.registry import YARDSTICKS
 from cslr.runs.directory import RunDirectory
 from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
 from cslr.runs.private_figures import PrivateFigures, private_figures
+from cslr.runs.verdict import verdict_of
 
 __all__ = ["Figures", "Result", "collect"]
 
@@ -124,10 +125,15 @@ class Result:
             return self.as_json()
         shape = (len(self.config.seeds), len(self.stream.tasks), len(self.stream.labels))
         blank = {name: Figures.nothing(name, *shape) for name in self.figures}
-        return {**replace(self, figures=blank).as_json(), "evaluated": None}
+        plain = {**replace(self, figures=blank)._plain(), "evaluated": None}
+        return {"verdict": verdict_of(plain).text, **plain}
 
     def as_json(self) -> dict[str, Any]:
         """The object ``cslr run --json`` prints."""
+        plain = self._plain()
+        return {"verdict": verdict_of(plain).text, **plain}
+
+    def _plain(self) -> dict[str, Any]:
         config, main = self.config, self.main
         names = [task.name for task in self.stream.tasks]
         return {
@@ -136,6 +142,7 @@ class Result:
             "scenario": self.scenario,
             "method": config.method,
             "clients": self.clients,
+            "tasks": names,
             "seeds": list(config.seeds),
             "metric": f"{self.metric}, %",
             "evaluate": self.rule,

@@ -8,6 +8,9 @@ batches of similar length, and a bar shows how far it is.
 from __future__ import annotations
 
 import contextlib
+import math
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -23,6 +26,8 @@ __all__ = ["PIECE", "Recipe", "embed_rows", "progress_bar", "slices", "starts_of
 _CHUNK = 4096  # texts between two writes to the cache
 
 PIECE: Final = 512  # texts between two movements of the bar; also when a bar is worth showing
+
+_EVERY: Final = 10.0  # seconds between two lines in a log
 
 _Item = TypeVar("_Item")
 
@@ -218,9 +223,24 @@ class Bar:
             self._progress.advance(self._task, texts)
 
 
+class LineBar(Bar):
+    """A line on stderr at the beginning, and one every ten seconds."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self._total, self._done, self._last = total, 0, -math.inf
+        self.advance(0)
+
+    def advance(self, texts: int) -> None:
+        self._done += texts
+        if time.monotonic() - self._last >= _EVERY:
+            self._last = time.monotonic()
+            print(f"encoding texts: {self._done}/{self._total}", file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def progress_bar(total: int, wanted: bool) -> Iterator[Bar]:
-    """A bar on stderr for jobs long enough to wait for; log files and pipes get none."""
+    """A bar on stderr for jobs long enough to wait for; a line now and then in logs and pipes."""
     if not wanted or total <= PIECE:
         yield Bar()
         return
@@ -229,6 +249,8 @@ def progress_bar(total: int, wanted: bool) -> Iterator[Bar]:
 
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    if not console.is_terminal:
+        yield LineBar(total)
+        return
+    with Progress(*columns, console=console, transient=True) as progress:
         yield Bar(progress, progress.add_task("encoding texts", total=total))

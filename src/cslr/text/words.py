@@ -7,6 +7,7 @@ as for whole texts (``cslr.text.encoders``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ __all__ = [
     "load_token_encoder",
 ]
 
+_NAMED_LAYER: Final = re.compile(r"(.+)\+layer(-?\d+)")
 DEFAULT_LAYER: Final = -3
 """The layer of MiniLM from which a linear model named entities best, on train sentences only.
 
@@ -71,8 +73,11 @@ def load_token_encoder(name: str = "minilm", layer: int | None = None) -> TokenE
 
     Names are those of ``load_encoder``; a directory or hub name holds any encoder model of
     transformers with a fast tokenizer. ``layer`` counts hidden states: 0 is the input embeddings,
-    1 the first layer, −1 the last.
+    1 the first layer, −1 the last; a name such as ``minilm+layer-2`` contains it.
     """
+    named = _NAMED_LAYER.fullmatch(name)
+    if named is not None and layer is None:
+        name, layer = named[1], int(named[2])
     source = find_model(name)
     chosen = DEFAULT_LAYER if layer is None else layer
     layers = declared(source, "num_hidden_layers")

@@ -17,7 +17,7 @@ from cslr.data.own.load import Gathered, gather
 from cslr.data.own.parse.labels import Known
 from cslr.data.own.parse.problems import told
 from cslr.data.own.parse.row import OwnRow
-from cslr.privacy.plan import weak_delta
+from cslr.privacy.plan import promise_warnings
 
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 
@@ -120,7 +120,8 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
     pairs = {(row.client, row.task) for row in train}
     spread = Counter(client for client, _ in pairs)
     tasks = tuple(_task_counts(known, number, gathered) for number in range(len(known.tasks)))
-    weak = weak_delta(declaration.privacy.delta, declaration.units, declaration.privacy.unit)
+    privacy = declaration.privacy
+    weak = promise_warnings(privacy.epsilon, privacy.delta, declaration.units, privacy.unit)
     return Report(
         file=str(data),
         name=declaration.name,
@@ -136,7 +137,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         problems=tuple(told(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
-        remarks=(*_remarks(tasks), *_alike(gathered.clients), *([weak] if weak else [])),
+        remarks=(*_remarks(tasks), *_alike(gathered.clients), *weak),
     )
 
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cslr.config import Config, StreamConfig, load_config, mistakes, with_settings
 from cslr.errors import ConfigError
+from cslr.former_settings import MOVED
 
 __all__ = [
     "STUDIES_KEPT",
@@ -45,6 +46,7 @@ __all__ = [
 
 STUDIES_KEPT: Final = 2
 """Studies a process holds at a time; the largest fill a gigabyte."""
+_NAMED_AS: Final = {today: earlier for earlier, today in MOVED.items()}
 _NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile", "attack"}
 """What settles who holds which rows, once they are read."""
 _NOT_HERE: Final = {
@@ -67,14 +69,14 @@ class Cell:
         """The cell of a configuration.
 
         Its name is made of what differs from the defaults, so that a setting that a later version
-        adds leaves finished cells what they are.
+        adds leaves finished cells what they are; settings that replaced others are named as those.
         """
         usual = dotted(plain_config(Config()))
-        chosen = {
-            name: value
+        chosen = dict(
+            _NAMED_AS.get((name, value), (name, value)) if isinstance(value, str) else (name, value)
             for name, value in dotted(plain_config(config)).items()
             if value != usual[name]
-        }
+        )
         text = json.dumps(chosen, sort_keys=True)
         return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
 
@@ -101,7 +103,7 @@ class Cell:
         """All that reading and embedding depend on: cells that agree in it share one study."""
         stream = self.config.stream
         shared = {name: getattr(stream, name) for name in stream.model_fields_set - _NOT_READ}
-        embedded = ("encoder", "encoders", "layer", "upgrade")
+        embedded = ("encoder", "encoders", "upgrade")
         own = {name: getattr(self.config, name) for name in embedded}
         return Config(stream=StreamConfig(**shared), **own)
 

@@ -101,7 +101,7 @@ class _Device:
             space,
             tuple(Gaussians(means[mine], spreads[mine]) for mine in own),
             ListLearner(size=replay.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
-            replay.matcher or "signature",
+            replay.matching,
             seeds,
         )
 
