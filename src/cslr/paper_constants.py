@@ -45,6 +45,8 @@ class PaperConstants(BaseModel):
     """Entropic regularisation of transport, on the cost as it is. No value in the paper."""
     canonicalise: Literal["cluster", "assign"] = "cluster"
     """Signatures are clustered, or matched to running prototypes at least cost."""
+    aggregate: Literal["average", "select"] = "average"
+    """A mode's mean is averaged, or selected by vote among the means of all released lists."""
     standardise: bool = False
     """Whether signatures are standardised over the anchors."""
     division: Literal["cohort", "weights"] = "cohort"
@@ -61,6 +63,4 @@ class PaperConstants(BaseModel):
     def _changed(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Only what differs from the defaults: other configurations keep their names."""
         fields = type(self).model_fields
-        return {
-            name: value for name, value in usual(self).items() if value != fields[name].default
-        }
+        return {name: value for name, value in usual(self).items() if value != fields[name].default}

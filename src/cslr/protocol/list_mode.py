@@ -87,7 +87,9 @@ def _written_names(request: Request, clients: list[int], released: Named) -> Req
     told = replace(request, names=names, signed=released.signed)
     if request.candidates is None:
         return told
-    union = np.moveaxis(released.mean, 1, 0).reshape(len(request.groups), -1, released.mean.shape[-1])
+    union = np.moveaxis(released.mean, 1, 0).reshape(
+        len(request.groups), -1, released.mean.shape[-1]
+    )
     return replace(told, candidates=union, layout=replace(request.layout, dimension=union.shape[1]))
 
 

@@ -167,9 +167,7 @@ def _moved(
     whole = np.tensordot(share, candidates.covariance, axes=([0, 1], [0, 1]))
     before, met = prototypes.gaussians, total > 0
     mean = np.where(met[:, None], mean, before.mean)
-    covariance = np.where(
-        met.reshape(-1, *[1] * (whole.ndim - 1)), whole, before.covariance
-    )
+    covariance = np.where(met.reshape(-1, *[1] * (whole.ndim - 1)), whole, before.covariance)
     running = np.where(met, total, prototypes.weights * weights.sum())
     return _Prototypes(running / running.sum(), Gaussians(mean, covariance))
 
