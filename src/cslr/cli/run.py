@@ -286,7 +286,7 @@ def _run(
     except KeyboardInterrupt:
         _note(errors, f"\nInterrupted. {_resume(path)}")
         raise typer.Exit(130) from None
-    _store(result, path)
+    _store(result, path, embedded)
     if as_json:
         typer.echo(json.dumps(result.as_json()))
         return
@@ -306,15 +306,19 @@ def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
     return [*([few] if few else []), *[f"warning: {text}" for text in weak]]
 
 
-def _store(result: Result, path: Path) -> None:
-    """Write the result and the plot of a finished run."""
+def _store(result: Result, path: Path, embedded: EmbeddedStream) -> None:
+    """Write what is made of a finished run beside it."""
     from cslr.files import write_atomic
+    from cslr.report.clouds import save_clouds
     from cslr.report.plot import plot_accuracy
+    from cslr.report.run_report import write_report
 
     stored = json.dumps(result.stored_json(), indent=2)
     write_atomic(path / "result.json", stored.encode() + b"\n")
     if result.evaluated and result.rule == "stored":
         plot_accuracy(result, path / "accuracy.png")
+    save_clouds(path, result.config, embedded)
+    write_report([path], path / "report.html")
 
 
 def _show(

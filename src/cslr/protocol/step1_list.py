@@ -72,7 +72,7 @@ def learn_lists(
     """
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
-        return fit(x, mask, np.zeros((1, len(x), 1, x.shape[-1])), iterations=1, floor=floor)
+        return m_step(mask[..., None].astype(np.float64), x, mask, floor)
     leading = x[..., :LEADING]
     lists = fit(leading, mask, _starts(leading, mask, learner, rngs), learner.iterations, floor)
     if x.shape[-1] <= LEADING:
@@ -110,11 +110,13 @@ class GroupLists:
 def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group."""
     x = request.space.into(clip_embeddings(examples.z))
+    # One candidate starts nowhere, and only the random matcher draws lots: most need no streams.
+    chance = request.learner.size > 1 or request.matcher == "random"
     for place, group in enumerate(request.groups):
         mine = examples.mask & np.isin(examples.labels, group)
         rngs = [
             Seeds(request.seed).at("task", request.task, "label", group[0], "client", client)
-            for client in examples.clients
+            for client in (examples.clients if chance else ())
         ]
         lists = learn_lists(x, mine, request.space.spread, request.learner, rngs)
         yield x, GroupLists(place, group, mine, lists, rngs)

@@ -29,7 +29,6 @@ _FILES: Final = (
     "result.json",
     "accuracy.png",
     "model.json",
-    "picture.json",
     "report.html",
     "seed-*",
     ".*.part",
