@@ -149,7 +149,6 @@ def _facts(embedded: EmbeddedStream, source: Source, tasks: int) -> ModelFacts:
         {task.name: task.labels for task in stream.tasks[:tasks]},
         source.encoder,
         embedded.encoder,
-        source.layer,
         (source.seed,),
     )
 

@@ -39,7 +39,6 @@ class Source(BaseModel):
     tasks: int | None = Field(None, ge=1)
     """Only the first tasks of an embedded stream; None: all."""
     encoder: str = "minilm"
-    layer: int | None = None
     seed: int = Field(13, ge=0)
 
     @property
@@ -67,7 +66,6 @@ class Source(BaseModel):
         return Config(
             seeds=(self.seed,),
             encoder=self.encoder,
-            layer=self.layer,
             stream=StreamConfig(name=name, clients=clients),
             privacy=privacy,
             head=HeadConfig(kind="released"),
