@@ -28,6 +28,7 @@ from pydantic import (
 
 from cslr.errors import ConfigError
 from cslr.former_settings import without_removed
+from cslr.paper_constants import PaperConstants
 
 __all__ = [
     "Config",
@@ -168,7 +169,7 @@ class ReplayConfig(_Section):
     pooled  as sum, but a list describes all labels of a task together
     select  as sum, but a mode's mean is selected by vote among public candidates
     paper   a noised list per task, then four statistics, each clipped by itself, with whole
-            second moments
+            second moments: Algorithm 1 to the letter, with the constants of ``[paper]``
     """
     coordinates: Literal["projection", "mapped", "relative", "raw"] = "projection"
     """Coordinates of clients' texts: the reference encoder's, mapped to them from the client's
@@ -266,6 +267,16 @@ class Config(_Section):
     replay: ReplayConfig = ReplayConfig()
     head: HeadConfig = HeadConfig()
     upgrade: UpgradeConfig = UpgradeConfig()
+    paper: PaperConstants = PaperConstants()
+    """The paper's constants; ``replay.release = "paper"`` alone reads them."""
+
+    @model_serializer(mode="wrap")
+    def _without_paper(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the paper's constants where they are the paper's: names stay what they were."""
+        plain: dict[str, Any] = usual(self)
+        if not plain["paper"]:
+            del plain["paper"]
+        return plain
 
     @model_validator(mode="before")
     @classmethod
