@@ -1,7 +1,7 @@
-"""Step 5: a head that learns from the replay (paper, Section 4.6).
+"""Step 5: train a head on the replay (paper, Section 4.6).
 
-The default head sees samples of Q_{1:t} and nothing else, so whatever it says is post-processing:
-its end-to-end ε is that of the replay release.
+The default head is trained on samples of Q_{1:t} only, which is post-processing: its end-to-end ε
+is that of the replay release.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Rehearsal:
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
-    """A head trained on fresh draws of the replay, from the best linear rule on.
+    """A head trained on fresh samples of the replay, initialised with the best linear rule.
 
-    Where nothing is known about any label, it is the head to start at.
+    If no label has a mode, the initial head is returned.
     """
     if not replay.heard.any():
         return how.start

@@ -1,4 +1,4 @@
-"""Replay targets: the bounded vector y that says what a head should answer (paper, Section 4.2).
+"""Replay targets: the bounded vector y that a head should predict (paper, Section 4.2).
 
 | family         | a mode is about    | y of an example              | read by |
 |----------------|--------------------|------------------------------|---------|
@@ -43,7 +43,7 @@ def label_targets(labels: IntArray, count: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Family:
-    """What is asked about a text: over c labels, of which tagging's first is O."""
+    """The prediction task over c labels; for tagging the first is O."""
 
     name: FamilyName
     labels: int  # c

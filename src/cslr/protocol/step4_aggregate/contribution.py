@@ -1,8 +1,8 @@
-"""The client's half: one vector for all modes and blocks, clipped once.
+"""The client's contribution: one vector of all modes and blocks, clipped once.
 
 For each mode k the client adds up, over the candidates it matched to k,
 
-    weight   w_k                 how much it has to say, at most 1 over all modes of a label
+    weight   w_k                 the client's weight, at most 1 over all modes of a label
     offset   w_k (μ_k − p_k)     relative to the public prototype p_k
     second   w_k (M_k − M_pk)    the same for second moments, as a share of the public spread
     target   w_k (y_k − u_k)     the mean target beyond what is usual for the mode's label
@@ -66,7 +66,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each number stands in a contribution, and its public scale."""
+    """The layout of a contribution: the position and the public scale of each number."""
 
     modes: int  # K
     dimension: int  # r

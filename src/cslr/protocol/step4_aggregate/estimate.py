@@ -1,4 +1,4 @@
-"""The reader's half: from noisy sums to the replay generator Q_{1:t}. Post-processing, so free.
+"""Estimate the replay generator Q_{1:t} from noisy sums: post-processing, at no cost.
 
 A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is modelled
 in ``mixed_model``, and θ is replaced by its posterior mean: each direction is trusted as far as its
@@ -116,7 +116,7 @@ class Replay:
     """The covariance within modes, where it was released."""
 
     def released(self) -> Replay:
-        """Without the modes that stand on their prior alone."""
+        """Without the modes that only have their prior."""
         known = self.known
         return replace(
             self,
@@ -138,7 +138,7 @@ class Replay:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """All releases side by side, then modes that are not released yet."""
+    """All releases, then modes that are not released yet."""
 
     modes: IntArray  # (K,) indices into all declared modes
     tasks: IntArray  # (K,)
@@ -268,7 +268,7 @@ def _trust(variance: FloatArray, space: PublicSpace) -> FloatArray:
 
 
 def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
-    """What could make means differ; only what can be told from the mode's own is included."""
+    """The effects of the model; only those that are identifiable are included."""
     pairs, of_pair = np.unique(np.stack([tasks, labels]), axis=1, return_inverse=True)
     effects = [
         Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),

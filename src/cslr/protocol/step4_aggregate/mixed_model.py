@@ -1,4 +1,4 @@
-"""What modes have in common: a mixed model of their means, fitted by marginal likelihood.
+"""A mixed model of the means of modes, fitted by marginal likelihood.
 
 The mean of mode m, of task t and label k, is modelled as
 

@@ -1,4 +1,4 @@
-"""One symmetric matrix for all modes of a task: the shape that means alone do not tell.
+"""One symmetric matrix of second moments for all modes of a task.
 
 A unit sends Σ w (x − p)(x − p)ᵀ over its rows, p the prototype of a row's mode, in the leading r₂
 public directions. From the sums of all tasks the reader gets W, the pooled covariance within modes,
