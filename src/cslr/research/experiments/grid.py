@@ -75,7 +75,7 @@ class Cell:
         chosen = dict(
             _NAMED_AS.get((name, value), (name, value)) if isinstance(value, str) else (name, value)
             for name, value in dotted(plain_config(config)).items()
-            if value != usual[name]
+            if value != usual.get(name)
         )
         text = json.dumps(chosen, sort_keys=True)
         return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -93,7 +93,7 @@ class Cell:
         others = [
             f"{name} {'inf' if value is None and name == 'privacy.epsilon' else value}"
             for name, value in dotted(plain_config(self.config)).items()
-            if name not in shown and value != usual[name]
+            if name not in shown and value != usual.get(name)
         ]
         stream, method = self.config.stream.name, self.config.method
         return " · ".join([stream, method, f"seed {self.seed}", *others])
