@@ -23,6 +23,7 @@ from cslr.cli.experiments import experiments_app
 from cslr.cli.finished_runs import runs_app
 from cslr.cli.predict import predict_command
 from cslr.cli.privacy import ledger_app, plan_command
+from cslr.cli.report import report_command
 from cslr.cli.run import run_command, upgrade_command
 from cslr.cli.theory import anchors_command, quality_command
 from cslr.errors import CslrError
@@ -61,6 +62,7 @@ def _top(
 app.command("run")(run_command)
 app.command("upgrade")(upgrade_command)
 app.command("predict")(predict_command)
+app.command("report")(report_command)
 app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 app.command("anchors")(anchors_command)

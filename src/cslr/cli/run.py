@@ -28,7 +28,7 @@ def _first(help: str, *flags: str) -> Any:
 
 
 def _more(help: str, *flags: str) -> Any:
-    """Any other flag: it stands below, under "More"."""
+    """Any other flag, listed under "More"."""
     return typer.Option(*flags, help=help, rich_help_panel="More")
 
 
@@ -262,7 +262,7 @@ def _run(
     until: int | None = None,
     compare: bool = False,
 ) -> None:
-    """compare: whether to say what hiding a whole client would have given, in a simulation."""
+    """compare: also show the result for a whole client as the unit, in a simulation."""
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
@@ -286,7 +286,7 @@ def _run(
     except KeyboardInterrupt:
         _note(errors, f"\nInterrupted. {_resume(path)}")
         raise typer.Exit(130) from None
-    _store(result, path)
+    _store(result, path, embedded)
     if as_json:
         typer.echo(json.dumps(result.as_json()))
         return
@@ -295,7 +295,7 @@ def _run(
 
 
 def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
-    """What is to be said before a run: few public sentences, a promise that protects little."""
+    """Warnings before a run: few public sentences, weak privacy parameters."""
     from cslr.privacy.plan import promise_warnings
     from cslr.runs.own_data import public_warning
     from cslr.runs.units import units_of
@@ -306,15 +306,19 @@ def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
     return [*([few] if few else []), *[f"warning: {text}" for text in weak]]
 
 
-def _store(result: Result, path: Path) -> None:
+def _store(result: Result, path: Path, embedded: EmbeddedStream) -> None:
     """Write what is made of a finished run beside it."""
     from cslr.files import write_atomic
+    from cslr.report.clouds import save_clouds
     from cslr.report.plot import plot_accuracy
+    from cslr.report.run_report import write_report
 
     stored = json.dumps(result.stored_json(), indent=2)
     write_atomic(path / "result.json", stored.encode() + b"\n")
     if result.evaluated and result.rule == "stored":
         plot_accuracy(result, path / "accuracy.png")
+    save_clouds(path, result.config, embedded)
+    write_report([path], path / "report.html")
 
 
 def _show(

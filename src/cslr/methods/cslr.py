@@ -20,6 +20,7 @@ from cslr.methods.artefacts import replay_arrays
 from cslr.methods.federated_head import ROUNDS, federated_stage
 from cslr.methods.gradient_rounds import check_tasks, gradient_facts, gradient_stage, start_rule
 from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
+from cslr.methods.picture import picture_arrays
 from cslr.privacy.plan import Schedule
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.carry_over import carried, lifted, passage, raw_passage
@@ -55,6 +56,8 @@ def agree(context: MethodContext) -> Agreement:
     sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
     if replay.sub_modes is None and replay.sends_lists and pooled:
         sub_modes = len(context.tasks)  # the paper's K
+    paper = context.paper
+    selects = replay.aggregate == "select" or (paper is not None and paper.aggregate == "select")
     modes = declare_modes(
         space,
         context.public,
@@ -63,7 +66,7 @@ def agree(context: MethodContext) -> Agreement:
         replay.prior,
         seeds.at("prototypes"),
         dict.fromkeys(context.tasks) if pooled else None,
-        candidates=CANDIDATES if replay.aggregate == "select" else 0,
+        candidates=CANDIDATES if selects else 0,
         topics=topics if topics is not None and topics.shape[1] == sub_modes else None,
     )
     default = 1 if sub_modes == 1 else 2 * sub_modes
@@ -85,6 +88,7 @@ def agree(context: MethodContext) -> Agreement:
         clipping=replay.clipping,
         resolution=resolution,
         clients_per_person=context.units.clients_per_person,
+        paper=paper,
     )
     return with_bound(agreement, context.public, labels)
 
@@ -129,7 +133,7 @@ def stages(context: MethodContext) -> Stages:
     context.ledger.fix_plan(context.plan, agreement.public_facts())
     session = Session(agreement, context.plan, context.ledger, context.keep)
     federated = context.head.kind in ("federated", "dp-fedavg")
-    head = prior_head(context) if federated else None
+    head = _first_head(context) if federated else None
     aligned: list[Alignment] = []
     yield partial(_fitted, context, session.snapshot(), head)
     for task, labels in enumerate(context.tasks):
@@ -229,9 +233,16 @@ def prior_head(context: MethodContext) -> Head:
     """The head that label texts and public sentences give: where training by clients begins."""
     one = {"release": "sum", "sub_modes": 1, "list_size": 1}
     plain = context.replay.model_copy(update=one)
-    labels = replace(context, replay=plain)
+    labels = replace(context, replay=plain, paper=None)
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
     return session.learn(rehearsal_of(labels, 0))
+
+
+def _first_head(context: MethodContext) -> Head:
+    """Where training by clients begins: the head of label texts, or the paper's random one."""
+    if context.paper is not None and context.paper.start == "random":
+        return context.initial_head()
+    return prior_head(context)
 
 
 def _fitted(
@@ -258,6 +269,7 @@ def _fitted(
         fitted,
         artefacts={
             **fitted.artefacts,
+            "picture": picture_arrays(session, replay),
             **{f"head-{number}": vars(each) for number, each in enumerate(encoder_heads)},
         },
         own=[fitted_by(each, known, context.family).scores for each in encoder_heads],

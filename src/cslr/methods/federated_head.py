@@ -6,6 +6,7 @@ DP-SGD without replay.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -38,6 +39,8 @@ def federated_stage(
     sampler = None
     if replay is not None and space is not None:
         sampler = Sampler.of(replay, space, among_texts=True)
+        if context.paper is not None and context.paper.unit_length:
+            sampler = replace(sampler, length=context.paper.b_z)
     teacher = head
     for number in range(context.head.rounds or ROUNDS):
         seeds = context.seeds.under("federated", task, "round", number)

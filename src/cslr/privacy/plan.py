@@ -33,6 +33,7 @@ __all__ = [
     "forecast",
     "promise_warnings",
     "weak_delta",
+    "with_noise",
 ]
 
 Unit = Literal["client", "person"]
@@ -262,6 +263,22 @@ def _check_client_noise(plan: Plan) -> None:
         )
     if math.isinf(plan.budget.epsilon):
         raise ConfigError("epsilon must be finite where clients add the noise")
+
+
+def with_noise(plan: Plan, sigma: float) -> Plan:
+    """The plan with this multiplier on each list and each sum of the replay, at its own price.
+
+    For the paper's table of noise multipliers alone, in simulations; everything else is calibrated.
+    The budget of the result is what it costs, which is what the ledger will say.
+    """
+    if not sigma > 0:
+        raise ValueError(f"sigma must be greater than 0, not {sigma}")
+    count = plan.schedule.replay + plan.schedule.lists
+    if not count:
+        raise ValueError("plan: it releases nothing about the replay")
+    noised = replace(plan, unit=sigma / math.sqrt(count))
+    cost = noised.epsilon(plan.budget.adversary)
+    return replace(noised, budget=replace(plan.budget, epsilon=cost))
 
 
 def _unit_full(budget: Budget, count: int) -> float:

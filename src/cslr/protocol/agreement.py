@@ -14,9 +14,11 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Plan
 from cslr.protocol.head import Head
+from cslr.protocol.literal.reading import written_modes
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS, Resolution
@@ -63,6 +65,8 @@ class Agreement:
     """Share of a simulated client's weight that survives the clip."""
     resolution: Resolution = FEW_UNITS
     clients_per_person: int = 1
+    paper: PaperConstants | None = None
+    """The constants of the paper's protocol, where that is run to the letter."""
 
     @property
     def expected_weight(self) -> float:
@@ -79,7 +83,7 @@ class Agreement:
             modes,
             r if candidates is None else candidates.shape[1],
             seconds=seconds,
-            targets=self.family.sent(self.modes.pooled),
+            targets=self.family.sent(self.modes.pooled or self.paper is not None),
             weight_scale=self.resolution.weight_scale,
             second_scale=self.resolution.second_scale if seconds <= 1 else DIAGONAL_SCALE,
             target_scale=TARGET_SCALE,
@@ -90,6 +94,9 @@ class Agreement:
     def list_layout(self, groups: int) -> Layout:
         """The layout of a list that is released: weights, means and one spread for each entry."""
         entries = groups * self.learner.size
+        if self.paper is not None:  # whole entries, each statistic in its own unit
+            r, outputs = self.space.dimension, self.family.outputs
+            return Layout(entries, r, r * (r + 1) // 2, outputs, 1.0, 1.0, 1.0)
         scales = (FEW_UNITS.weight_scale, FEW_UNITS.second_scale, 1.0)
         return Layout(entries, self.space.dimension, 1, 0, *scales)
 
@@ -119,6 +126,7 @@ class Agreement:
             candidates=self._candidates_of(groups),
             head=head,
             resolution=self.resolution,
+            paper=self.paper,
         )
 
     def request_after(
@@ -129,6 +137,8 @@ class Agreement:
         earlier: Sequence[TaskRelease],
     ) -> Request:
         """The same with prototypes where earlier releases lead us to expect this task's modes."""
+        if self.paper is not None:
+            return self.request(task, labels, head=head)
         modes = self.modes.of_groups(self.modes.groups_of(labels))
         expected = expected_means(earlier, self.modes, self.space, task, modes)
         return self.request(task, labels, expected, head)
@@ -146,6 +156,11 @@ class Agreement:
         winners = None
         if offered is not None:
             winners = elected(sums.offset, offered, np.arange(len(modes)) // request.sub_modes)
+        written = None
+        if self.paper is not None:
+            cohort = self.clients * plan.q * plan.cap / plan.releases
+            groups = [self.modes.groups[group] for group in self.modes.group[modes].tolist()]
+            written = written_modes(sums, cohort, self.paper, self.family, groups, winners)
         return TaskRelease(
             task=request.task,
             modes=modes,
@@ -156,6 +171,7 @@ class Agreement:
             logits=request.head is not None,
             elected=winners,
             weight_unsure=self.resolution.weight_unsure,
+            written=written,
         )
 
     def _candidates_of(self, groups: tuple[tuple[int, ...], ...]) -> FloatArray | None:
@@ -183,6 +199,8 @@ class Agreement:
         }
         if self.resolution != FEW_UNITS:  # plans of few units are as they were before
             facts["resolution"] = self.resolution.facts()
+        if self.paper is not None:
+            facts["paper"] = self.paper.model_dump(mode="json")
         if self.clients_per_person > 1:
             facts["clients_per_person"] = self.clients_per_person
         return facts

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
@@ -72,6 +73,10 @@ class Request:
     head: Head | None = None
     """Whose clipped logits are the targets; None: the answers themselves."""
     resolution: Resolution = FEW_UNITS
+    signed: FloatArray | None = None
+    """(b, groups, L, m) signatures of released lists, in the order of ``names``; for studies."""
+    paper: PaperConstants | None = None
+    """The constants of the paper's protocol, where that is run to the letter."""
 
     @property
     def sub_modes(self) -> int:

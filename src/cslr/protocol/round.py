@@ -20,6 +20,8 @@ from cslr.privacy.values import Bounded, Released, gather
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.head import Head
 from cslr.protocol.list_mode import list_ask, with_names
+from cslr.protocol.literal.device import mode_sums
+from cslr.protocol.literal.replay import written_replay
 from cslr.protocol.once import release_lists, release_sum
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import group_lists
@@ -62,7 +64,8 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
         ids = canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
-        parts.append(group_statistics(x, group, ids, targets, request))
+        of_group = group_statistics if request.paper is None else mode_sums
+        parts.append(of_group(x, group, ids, targets, request))
     return with_tied(joined(parts), examples, request)
 
 
@@ -173,4 +176,6 @@ class Session:
 def replay_of(releases: Sequence[Released[TaskRelease]], agreement: Agreement) -> Released[Replay]:
     """Lines 9 to 13, anywhere: Q_{1:t} from all releases so far; post-processing, so free."""
     modes, space, family = agreement.modes, agreement.space, agreement.family
+    if agreement.paper is not None and releases:
+        return gather(releases).map(lambda every: written_replay(every, modes, family))
     return gather(releases).map(lambda every: estimate_replay(every, modes, space, family))

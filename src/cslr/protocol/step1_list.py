@@ -51,9 +51,9 @@ class ListLearner:
             raise ValueError("size, starts and iterations must be at least 1")
 
 
-def clip_embeddings(z: FloatArray) -> FloatArray:
-    """Embeddings (..., d) no longer than B_z = 1, the norm of any sentence encoder's output."""
-    norm = np.sqrt(np.einsum("...i,...i->...", z, z))[..., None]
+def clip_embeddings(z: FloatArray, bound: float = 1.0) -> FloatArray:
+    """Embeddings (..., d) no longer than B_z; 1 is the norm of any sentence encoder's output."""
+    norm = np.sqrt(np.einsum("...i,...i->...", z, z))[..., None] / bound
     longer = norm > 1.0 + 1e-5  # row by row: no client's rows may decide about another's
     return z / np.where(longer, norm, 1.0) if longer.any() else z
 
@@ -109,7 +109,8 @@ class GroupLists:
 
 def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group."""
-    x = request.space.into(clip_embeddings(examples.z))
+    longest = 1.0 if request.paper is None else request.paper.b_z
+    x = request.space.into(clip_embeddings(examples.z, longest))
     # One candidate starts nowhere, and only the random matcher draws lots: most need no streams.
     chance = request.learner.size > 1 or request.matcher == "random"
     for place, group in enumerate(request.groups):

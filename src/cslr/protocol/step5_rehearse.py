@@ -100,6 +100,8 @@ class Sampler:
     own: FloatArray | None  # (K, d, d) factors of the modes' own, where covariances are whole
     basis: FloatArray  # (d, d)
     centre: FloatArray  # (d,)
+    length: float | None = None
+    """Norm that samples are brought to; None: they are as they were drawn."""
 
     @classmethod
     def of(
@@ -163,6 +165,8 @@ class Sampler:
         else:
             spread = (noise * self.scale[modes]) @ self.basis.T
         z = (self.mean[modes] + spread).reshape(-1, self.mean.shape[1])
+        if self.length is not None:
+            z *= self.length / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
         return z, self.replay.targets[modes.ravel()].astype(np.float32)
 
     def linear_start(self, head: Head, family: Family) -> Head:

@@ -120,12 +120,34 @@ def group_targets(
 
     They are the examples' answers, or a head's clipped logits where the request has a head.
     """
+    if request.paper is not None:
+        return _written_targets(examples, x, group, request)
     y, usual = examples.targets, request.family.usual_of(group.group)
     if request.head is not None:
         logits = request.head.scores(examples.z)
         logits = logits - logits.mean(axis=-1, keepdims=True)
         y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
     return candidate_targets(y, x, group.mine, group.lists, usual, request.layout.targets)
+
+
+def _written_targets(
+    examples: Examples, x: FloatArray, group: GroupLists, request: Request
+) -> FloatArray:
+    """(b, L, outputs) as the paper has them: mean logits clipped to B_g, tag frequencies, masks.
+
+    Texts of one label each, in a study without a head, have their labels' distribution.
+    """
+    assert request.paper is not None
+    family, y = request.family, examples.targets
+    logits = family.name == "classification" and request.head is not None
+    if logits and request.head is not None:
+        y = request.head.scores(examples.z)
+    elif y is None:
+        y = label_targets(examples.labels.ravel(), family.labels)
+        y = y.reshape(*examples.labels.shape, -1)
+    nothing = np.zeros(family.outputs)
+    mean = candidate_targets(y, x, group.mine, group.lists, nothing, family.outputs)
+    return onto_ball(mean, request.paper.b_g) if logits else mean
 
 
 def candidate_targets(

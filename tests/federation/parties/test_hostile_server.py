@@ -32,8 +32,7 @@ from cslr.federation.parties.question import (
 from cslr.federation.parties.refusals import CODES, FAILED, code_of, meaning_of
 from cslr.federation.parties.results import pack_result, unpack_result
 from cslr.methods.cslr import agree
-
-from .machines import N
+from tests.federation.parties.machines import N
 
 
 def changed(federation, keep, change):

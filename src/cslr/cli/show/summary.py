@@ -44,7 +44,7 @@ _WIDEST = 50
 
 def print_summary(result: Result, console: Console) -> None:
     """Print scores, privacy cost and files of a finished run."""
-    files = ["result.json", "trace.jsonl"]
+    files = ["report.html", "result.json", "trace.jsonl"]
     if result.rule == "stored" and result.evaluated:
         files.append("accuracy.png")
     print_verdict(result, console)

@@ -18,6 +18,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.projection import onto_simplex
+from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, unfolded
@@ -81,6 +82,8 @@ class TaskRelease:
     elected: FloatArray | None = None  # (K_t, r) means that were selected and not averaged
     weight_unsure: float = FEW_UNITS.weight_unsure
     """Relative doubt about the expected weight."""
+    written: WrittenModes | None = None
+    """The same read as the paper has it, where that is done."""
 
     def means(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(K_t, r) observed means and the variance (K_t,) of their noise, given Σ w (K_t,)."""
