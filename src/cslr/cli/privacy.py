@@ -73,7 +73,7 @@ def plan_command(
     """
     from typing import get_args
 
-    from cslr.cli.show.outlook import outlook_values, print_outlook
+    from cslr.cli.show.planned import outlook_values, print_outlook
     from cslr.errors import ConfigError
     from cslr.methods.outlook import Federated, outlook_of
     from cslr.privacy.plan import Budget, Unit, promise_warnings
