@@ -4,9 +4,8 @@
 
 The same synthetic rows (384 directions, one task of two labels) are held by 20 clients and by as
 many people as there are rows; both answer the question of one release, and the sum is noised and
-charged in a ledger in memory. ``ratio`` is the processor time over that of the 20 clients. The
-last rows hold ``--many`` people, whose rows are made in pieces: the peak of memory shows that sums
-stream.
+charged in a ledger in memory. ``ratio`` is the processor time over that of the 20 clients. The last
+lines are about ``--many`` people: the peak of memory above their rows shows that sums stream.
 """
 
 from __future__ import annotations

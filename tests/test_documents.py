@@ -50,6 +50,8 @@ MADE_OF = {
     "ag-news-pairs": "ag-news",
     "ag-news-small": "ag-news",
     "ag-news-pairs-small": "ag-news-pairs",
+    "amazon-products": "amazon",
+    "multiwoz-services": "multiwoz",
 }
 """Streams that are another's rows, told otherwise."""
 

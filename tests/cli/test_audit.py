@@ -30,7 +30,8 @@ def audit():
 def test_a_table_shows_each_bound_beside_the_claim(audit):
     done = audit(*SMALL, "--epsilon", "2")
     assert done.exit_code == 0
-    for words in ("mechanism", "white box", "black box", "ε = 2 at δ = 1e-05", "holds", "evidence"):
+    claim = "ε = 2 for a client at δ = 1e-05"
+    for words in ("mechanism", "white box", "black box", claim, "holds", "evidence"):
         assert words in done.stdout
 
 

@@ -360,7 +360,7 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
     units = {"client": "clients", "person": "people"}[plan.budget.unit]
     ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
     if ratio >= 3:
-        advice = f"Good: the {units}' data will outweigh the noise, with or without a label prior."
+        advice = f"Strong signal: what the {units} say together outweighs the noise."
     elif ratio >= 0.5:
         advice = (
             f"Workable with the label prior; more {units} or a larger ε will still help "

@@ -78,8 +78,9 @@ def _check_person(settled: SettledConfig) -> None:
         )
     if config.replay.sends_lists:
         raise ConfigError(
-            "a list comes under its sender's name, so people inside a client would be told apart; "
-            "use --unit client or --set replay.release=sum"
+            f"{config.method} with replay.release = 'list' cannot hide one person: a list comes "
+            "under its sender's name, so people inside a client would be told apart; use --unit "
+            "client or --set replay.release=sum"
         )
     if config.stream.hostile:
         raise ConfigError(
