@@ -14,10 +14,12 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians, log_density
 
-__all__ = ["Mixture", "e_step", "fit", "m_step"]
+__all__ = ["Mixture", "e_step", "fit", "m_step", "one_component"]
 
 # A component with less than this share of its client's mass cannot move the client's sums.
 _EMPTY = float(np.finfo(np.float64).eps)
+# Few examples have many lists that are equally likely: rounding must not choose among them.
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,8 @@ def fit(
     """EM with diagonal covariances for x (b, n, d) from starts (s, b, K, d): a Mixture of (b,).
 
     Every start begins with equal weights and the client's own variances (floored) and takes
-    ``iterations`` steps; each client keeps its most likely start, the lower of equals. K = 1
-    gives the mean and variance of the real rows. Deterministic; clients do not touch each other.
+    ``iterations`` steps; each client keeps its most likely start, the first of equals. K = 1 gives
+    the mean and variance of the real rows. Deterministic; clients do not touch each other.
     """
     _check_floor(floor)
     if iterations < 1:
@@ -155,8 +157,28 @@ def fit(
     for _ in range(iterations):
         responsibilities, _ = e_step(mixture, rows, mask)
         mixture = m_step(responsibilities, rows, mask, floor)
-    best = np.argmax(e_step(mixture, rows, mask)[1], axis=0)  # (b,)
+    likely = e_step(mixture, rows, mask)[1]  # (s, b)
+    top = likely.max(axis=0)
+    best = np.argmax(likely >= top - _EQUAL * (1.0 + np.abs(top)), axis=0)
     return _choose(mixture, best, np.arange(b))
+
+
+def one_component(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
+    """What ``fit`` gives for K = 1: the mean and variance of the real rows of x (b, n, d).
+
+    Guarantee: rows are added up one after the other, so a client's numbers do not depend on how
+    far it is padded.
+    """
+    _check_floor(floor)
+    rows = _real_rows(x, mask)
+    count = np.sum(mask, axis=-1)  # (b,)
+    mean = _mean(rows, mask)  # (b, 1, d)
+    apart = rows - mean
+    if not mask.all():
+        apart[~mask] = 0.0
+    variance = np.maximum(_mean(np.square(apart, out=apart), mask), floor)
+    weights = (count > 0)[:, None].astype(np.float64)
+    return Mixture(weights, Gaussians(mean, variance))
 
 
 def _choose(mixture: Mixture, start: IntArray, client: IntArray) -> Mixture:
