@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -35,10 +36,27 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch reads it when it is first
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
+LONGEST = ("cli", "trust", "runs", "research", "methods", "text")
+"""Folders whose tests begin, the longest first: short files at the end keep all workers busy."""
+
 TASKS = ((0, 1), (2, 3))
 SUB_TOPICS = 2
 WIDTH = 24  # d
 TOPICS = 2 * WIDTH  # at right angles or opposite; the first eight belong to labels, two each
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a file in one worker, so that its fixtures are made once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(_folder(item), len(rank)))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 def unit(z: np.ndarray) -> np.ndarray:
@@ -257,7 +275,7 @@ def make_context_with(world):
             )
         )
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
-        head_q = config.head.participation or q
+        head_q = known.head_q or q
         scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
         return MethodContext(
             clients=world.told(family).population,
@@ -293,10 +311,31 @@ def cache(tmp_path_factory) -> Path:
     ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
     """
     root = tmp_path_factory.getbasetemp()
-    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    shared = root.parent if worker else root
     place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
     place.mkdir(exist_ok=True)
+    if worker:
+        _embed_streams(place, first=int(worker.removeprefix("gw")))
     return place
+
+
+def _embed_streams(place: Path, first: int) -> None:
+    """Embed the streams that come with the package once for all workers.
+
+    Each worker begins with another stream and waits for those that others have begun.
+    """
+    from cslr.config import load_config
+    from cslr.runs.embedded import load_embedded
+
+    streams = ("clinic", "ward", "desk")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CSLR_CACHE_DIR", str(place))
+        for turn in range(len(streams)):
+            name = streams[(first + turn) % len(streams)]
+            with (place / f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                load_embedded(load_config(None, {"stream.name": name}))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from pathlib import Path
@@ -9,13 +10,38 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from cslr.config import REMOVED, Config, load_config
+from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
+from cslr.former_settings import MOVED, REMOVED
+from cslr.methods.registry import METHODS
 from cslr.research.experiments.grid import Cell, dotted
 from cslr.runs.directory import RunDirectory, read_config
 
-MOST = 53
+MOST = 45
 ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTED = {
+    "seeds": ("docs/results.md", "--seeds"),
+    "yardsticks": ("docs/results.md", "yardsticks"),
+    "stream.data": ("README.md", "--data"),
+    "stream.declaration": ("docs/own-data.md", "--declaration"),
+    "stream.public": ("README.md", "--anchors"),
+    "stream.skip_bad_rows": ("docs/own-data.md", "--skip-bad-rows"),
+    "stream.scenario": ("docs/metrics.md", "--scenario"),
+    "stream.alpha": ("docs/streams.md", "--alpha"),
+    "privacy.budget": ("docs/python.md", "`budget`"),
+    "privacy.delta": ("docs/own-data.md", "δ"),
+    "privacy.adversary": ("docs/privacy.md", "--adversary"),
+    "privacy.participation": ("docs/privacy.md", "--q"),
+    "privacy.cap": ("docs/audit.md", "--cap"),
+    "privacy.unit": ("docs/silos.md", "--unit"),
+    "privacy.mode": ("docs/privacy.md", "--privacy enforced"),
+    "privacy.federation": ("docs/privacy.md", "--federation"),
+    "privacy.evaluate": ("docs/metrics.md", "--evaluate"),
+    "head.samples": ("docs/algorithm.md", "n_r"),
+    "head.replay_weight": ("docs/algorithm.md", "head.replay_weight"),
+    "head.replay_loss": ("docs/algorithm.md", "head.replay_loss"),
+}
+"""What no experiment and no preset sets, and the document that says what it is for."""
 
 
 def leaves(section: type[BaseModel], where: str = "") -> list[str]:
@@ -50,12 +76,27 @@ def test_a_removed_setting_is_none_of_today():
     assert not set(REMOVED) & set(leaves(Config))
 
 
-def test_every_setting_of_an_experiment_exists():
+def set_by_experiments() -> set[str]:
     used: set[str] = set()
     for path in (ROOT / "experiments").glob("*.toml"):
         for part in tomllib.loads(path.read_text(encoding="utf-8")).get("part", []):
             used |= dotted(part.get("base", {})).keys() | dotted(part.get("grid", {})).keys()
-    assert used - {"seed"} <= set(leaves(Config))
+    return used - {"seed"}
+
+
+def test_every_setting_of_an_experiment_exists():
+    assert set_by_experiments() <= set(leaves(Config))
+
+
+def test_every_setting_is_used_by_an_experiment_a_preset_or_a_document():
+    presets = {name for each in METHODS.values() for name in (*each.settings, *each.defaults)}
+    assert set(leaves(Config)) == set_by_experiments() | presets | DOCUMENTED.keys()
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_a_document_says_what_a_setting_is_for(name):
+    document, words = DOCUMENTED[name]
+    assert words in (ROOT / document).read_text(encoding="utf-8")
 
 
 def test_a_file_with_removed_settings_at_their_value_is_read(tmp_path):
@@ -70,6 +111,7 @@ def test_a_file_with_removed_settings_at_their_value_is_read(tmp_path):
         ('effort = "published"', "effort", "'short'"),
         ("[head]\nhidden = 64", "head.hidden", "128"),
         ("[head]\npasses = 3", "head.passes", "10"),
+        ("[head]\nlearning_rate = 0.1", "head.learning_rate", "0.0003"),
     ],
 )
 def test_another_value_of_a_removed_setting_is_refused_by_name(tmp_path, text, name, fixed):
@@ -77,6 +119,27 @@ def test_another_value_of_a_removed_setting_is_refused_by_name(tmp_path, text, n
     file.write_text(text)
     with pytest.raises(ConfigError, match=f"{name} = .* fixed at {fixed}: remove it"):
         load_config(file, {})
+
+
+def test_a_removed_setting_that_the_method_decides_is_refused_by_name():
+    with pytest.raises(
+        ConfigError, match=r"replay\.clipping = 'separate' .* the method decides it"
+    ):
+        load_config(None, {"replay.clipping": "separate"})
+
+
+@pytest.mark.parametrize(("earlier", "today"), MOVED.items())
+def test_a_value_that_another_setting_has_today_is_read_and_keeps_its_cell(earlier, today):
+    config = load_config(None, dict([today]))
+    assert load_config(None, dict([earlier])) == config
+    text = json.dumps(dict([earlier]), sort_keys=True)
+    assert Cell.of(config).name == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_two_values_of_one_setting_are_refused():
+    given = {"replay.matcher": "hungarian", "replay.anchor_kind": "random"}
+    with pytest.raises(ConfigError, match=r"replay\.matcher = 'hungarian' contradicts .*keep one"):
+        load_config(None, given)
 
 
 def test_a_cell_keeps_its_name_without_removed_settings():

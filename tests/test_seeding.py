@@ -77,5 +77,5 @@ def test_the_streams_of_a_seed_never_change():
 
 def test_seeds_are_values():
     assert Seeds(13).under("a") == Seeds(13, ("a",))
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="seed"):
         Seeds(13).seed = 17  # type: ignore[misc]

@@ -27,9 +27,9 @@ from pydantic import (
 )
 
 from cslr.errors import ConfigError
+from cslr.former_settings import without_removed
 
 __all__ = [
-    "REMOVED",
     "Config",
     "Evaluate",
     "HeadConfig",
@@ -39,14 +39,17 @@ __all__ = [
     "load_config",
     "mistakes",
     "with_settings",
-    "without_removed",
 ]
 
 
 Evaluate = Literal["shown", "stored", "private", "none"]
 
-REMOVED: Final[dict[str, object]] = {"effort": "short", "head.hidden": 128, "head.passes": 10}
-"""Settings of earlier versions and the value each is fixed at: a file that has it is still read."""
+_ANCHORS: Final = {
+    "signature": "sentences",
+    "signature-synthetic": "synthetic",
+    "signature-random": "random",
+}
+"""Matchers by signature, and the kind of anchors that each takes signatures at."""
 
 
 class _Section(BaseModel):
@@ -154,26 +157,61 @@ class ReplayConfig(_Section):
     list_size: int | None = Field(None, ge=1)
     """L: candidates per client and label; None: the method's own choice, 1 if J = 1, else 2J."""
     matcher: str | None = None
-    """How candidates are named, by a name of ``MATCHERS``; None: the method's own, by signature."""
-    second_moments: Literal["shared", "diagonal", "full"] | None = None
-    """What is said about a mode's spread; None: the method's own choice, mostly one number."""
-    anchor_kind: Literal["sentences", "synthetic", "random"] = "sentences"
-    """Anchors are public sentences, draws from their distribution, or random directions."""
-    grouping: Literal["labels", "pooled"] | None = None
-    """Whether a list is about one label or about all of a task; None: the method's own choice."""
-    release: Literal["sum", "list"] | None = None
-    """What leaves a client: its share of a sum, or before it its noised list; None: the method's
-    own choice."""
-    clipping: Literal["joint", "separate"] | None = None
-    """One clip for everything a client says, or one for each statistic; None: the method's own."""
-    aggregate: Literal["average", "select"] = "average"
-    """Whether a mode's mean is averaged, or selected by vote among public candidates."""
+    """How candidates are named, by a name of ``MATCHERS``; None: the method's own, by signature.
+    ``signature-synthetic`` and ``signature-random`` take signatures at draws from the distribution
+    of the public sentences, or at random directions, instead of at the sentences."""
+    release: Literal["sum", "list", "pooled", "select", "paper"] | None = None
+    """What leaves a client; None: the method's own choice, mostly ``sum``.
+
+    sum     its share of one sum of statistics, jointly clipped, per label
+    list    before that, its noised list
+    pooled  as sum, but a list describes all labels of a task together
+    select  as sum, but a mode's mean is selected by vote among public candidates
+    paper   a noised list per task, then four statistics, each clipped by itself, with whole
+            second moments
+    """
     coordinates: Literal["projection", "mapped", "relative", "raw"] = "projection"
     """What clients describe their texts in: the reference encoder's own coordinates, a map of
     theirs to it, or similarities to the anchors. With several encoders one of the last two; raw, to
     show what that does, takes any encoder's numbers for the reference's."""
     shared_sentences: int | None = Field(None, ge=20)
     """Public sentences that maps between encoders are fitted on; None: all of them."""
+
+    @property
+    def sends_lists(self) -> bool:
+        """Whether a noised list leaves each client before its share of the sum."""
+        return self.release in ("list", "paper")
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a list is about all labels of a task, and not about one label."""
+        return self.release in ("pooled", "paper")
+
+    @property
+    def clipping(self) -> Literal["joint", "separate"]:
+        """One clip for everything a client says, or one for each statistic."""
+        return "separate" if self.release == "paper" else "joint"
+
+    @property
+    def second_moments(self) -> Literal["shared", "full"]:
+        """What is said about a mode's spread: one number, or its whole second moments."""
+        return "full" if self.release == "paper" else "shared"
+
+    @property
+    def aggregate(self) -> Literal["average", "select"]:
+        """Whether a mode's mean is averaged, or selected by vote among public candidates."""
+        return "select" if self.release == "select" else "average"
+
+    @property
+    def matching(self) -> str:
+        """The name of the matcher in ``MATCHERS``."""
+        name = self.matcher or "signature"
+        return "signature" if name in _ANCHORS else name
+
+    @property
+    def anchor_kind(self) -> str:
+        """What anchors are: sentences, synthetic (draws from their distribution) or random."""
+        return _ANCHORS.get(self.matcher or "signature", "sentences")
 
     @property
     def directions(self) -> int:
@@ -188,13 +226,10 @@ class HeadConfig(_Section):
     """Trained on the released replay alone; by clients on their data and the replay, without noise
     (end-to-end ε = ∞) or with it; or a linear one by noisy gradient rounds, without any replay.
     None: the method's own choice."""
-    learning_rate: float = Field(3e-4, gt=0)
     samples: int = Field(500, ge=1)
     """n_r: replay samples of each label in a pass."""
     rounds: int | None = Field(None, ge=1)
     """Rounds of federated training, or of gradients, in a task; None: the method's own choice."""
-    participation: float | None = Field(None, gt=0, le=1)
-    """q of those rounds; None: the method's own choice."""
     replay_weight: float = Field(1.0, ge=0)
     """λ: how much the replay counts beside a client's own rows."""
     replay_loss: Literal["targets", "distillation", "contrastive"] = "distillation"
@@ -225,8 +260,6 @@ class Config(_Section):
     """The reference encoder, of label texts, public sentences and, unless told else, clients."""
     encoders: tuple[str, ...] = ()
     """The encoders that clients run, dealt out evenly; none: all of them run the reference."""
-    layer: int | None = None
-    """Which hidden layer words are taken from, in tagging; None: the measured default."""
     yardsticks: bool = True
     stream: StreamConfig = StreamConfig()
     privacy: PrivacyConfig = PrivacyConfig()
@@ -272,24 +305,6 @@ class Config(_Section):
         """A name for this configuration; two runs with the same name compute the same thing."""
         plain = self.model_dump(mode="json")
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def without_removed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Settings as a file has them, without removed ones at the value they are fixed at.
-
-    Another value of a removed setting is a ``ValueError`` that says what to do.
-    """
-    kept: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{where}{key}"
-        if name not in REMOVED:
-            kept[key] = without_removed(value, f"{name}.") if isinstance(value, Mapping) else value
-        elif value != REMOVED[name]:
-            raise ValueError(
-                f"{name} = {value!r} is not a setting any more; it is fixed at {REMOVED[name]!r}: "
-                "remove it, or use the version of cslr that the file was written by"
-            )
-    return kept
 
 
 def load_config(path: Path | None, overrides: Mapping[str, Any]) -> Config:

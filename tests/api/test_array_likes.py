@@ -73,7 +73,7 @@ def test_labels_become_numbers_the_main_one_first():
 
 
 def test_a_text_is_never_quoted():
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match="it is neither") as caught:
         texts_or_vectors(["my secret", 3], "X")
     assert "secret" not in str(caught.value)
 

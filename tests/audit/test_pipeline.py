@@ -83,7 +83,7 @@ def test_the_small_world_of_a_real_run_can_be_audited(make_context):
     assert one_run(context, 30, SURE).white.holds
 
 
-@pytest.mark.parametrize("change", [{"release": "list"}, {"clipping": "separate"}])
+@pytest.mark.parametrize("change", [{"release": "list"}, {"release": "paper"}])
 def test_what_does_not_release_one_sum_is_refused(change):
     context = context_of()
     replay = context.replay.model_copy(update=change)

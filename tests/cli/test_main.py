@@ -197,7 +197,7 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--anchors", "public.txt"], ["--anchors requires your own data"]),
         (["--declaration", "x.toml"], ["--declaration requires your own data"]),
         (["--skip-bad-rows"], ["--skip-bad-rows requires your own data"]),
-        (["--stream", "ward", "--layer", "9"], ["no layer 9", "to 6"]),
+        (["--stream", "ward", "--encoder", "minilm+layer9"], ["no layer 9", "to 6"]),
         (["--anchor-count", "1"], ["replay.anchors"]),
         (["[bold]x[/bold].toml"], ["cannot read [bold]x[/bold].toml"]),
         (["--scenario", "task"], ["nothing to predict"]),
@@ -216,12 +216,10 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
             ["reveals which clients hold rows of a task", "replay.release=sum"],
         ),
         (
-            [
-                *("--privacy", "enforced", "--federation", "f"),
-                *("--q", "0.5", "--set", "replay.clipping=separate"),
-            ],
-            ["share one participation coin", "replay.clipping=joint"],
+            ["--privacy", "enforced", "--federation", "f", "--method", "cslr-paper"],
+            ["--head federated sends updates without noise"],
         ),
+        (["--set", "replay.clipping=separate"], ["the method decides it: remove it"]),
         (["--nonsense"], ["--nonsense"]),
     ],
 )
@@ -358,7 +356,14 @@ def test_a_plan_that_cannot_be_is_refused(cslr):
 def test_help_teaches(cslr):
     code, out, _ = cslr("run", "--help")
     assert code == 0
-    for word in ("clinic", "ontonotes", "--epsilon", "Your own data", "--anchor-count", "--layer"):
+    for word in (
+        "clinic",
+        "ontonotes",
+        "--epsilon",
+        "Your own data",
+        "--anchor-count",
+        "minilm+layer-2",
+    ):
         assert word in out
 
 

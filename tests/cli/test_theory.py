@@ -157,11 +157,11 @@ name = "only"
 
 
 def test_lists_and_anchors_of_another_kind_are_refused(cslr, tmp_path):
-    for setting in ('anchor_kind = "random"', 'grouping = "pooled"'):
+    for setting in ('matcher = "signature-random"', 'release = "pooled"'):
         (tmp_path / "run.toml").write_text(f"[replay]\n{setting}\n")
         code, _, err = cslr("anchors", "run.toml")
         assert code == 2
-        assert "remove replay.anchor_kind and replay.grouping" in " ".join(err.split())
+        assert "remove replay.matcher and replay.release" in " ".join(err.split())
 
 
 def test_a_margin_out_of_reach_is_told(cslr):

@@ -208,17 +208,23 @@ def planned(epsilon: float, cap: int):
 
 
 def test_rounds_are_chosen_for_many_units_that_outweigh_the_noise():
-    assert prefers_rounds(planned(4.0, cap=1), 2000)
-    assert not prefers_rounds(planned(1.0, cap=1), 2000)
-    assert prefers_rounds(planned(1.0, cap=1), 5000)
-    assert not prefers_rounds(planned(math.inf, cap=1), LEAST_UNITS - 1)
+    assert prefers_rounds(planned(4.0, cap=1), 2000, "classification")
+    assert not prefers_rounds(planned(1.0, cap=1), 2000, "classification")
+    assert prefers_rounds(planned(1.0, cap=1), 5000, "classification")
+    assert not prefers_rounds(planned(math.inf, cap=1), LEAST_UNITS - 1, "classification")
+
+
+def test_sentences_have_many_words_so_fewer_of_them_are_enough():
+    assert prefers_rounds(planned(1.0, cap=1), 2000, "tagging")
+    assert not prefers_rounds(planned(1.0, cap=1), 500, "tagging")
 
 
 def test_the_noise_that_counts_is_that_of_a_task_however_many_rounds_share_it():
     more = calibrate(Budget(4.0), 5, cap=1, schedule=Schedule(replay=0, head=60))
     assert more.unit == planned(4.0, cap=1).unit
-    least = math.ceil(5 * LEAST_SIGNAL * more.unit)
-    assert [prefers_rounds(more, units) for units in (least - 1, least)] == [False, True]
+    least = math.ceil(5 * LEAST_SIGNAL["intents"] * more.unit)
+    chosen = [prefers_rounds(more, units, "intents") for units in (least - 1, least)]
+    assert chosen == [False, True]
 
 
 def test_of_all_settings_of_cslr_itself_alone_chooses_its_head():

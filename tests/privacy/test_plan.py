@@ -11,7 +11,7 @@ import pytest
 from cslr.errors import ConfigError
 from cslr.privacy import plan as plan_module
 from cslr.privacy.accounting import epsilon_of, gaussian_epsilon
-from cslr.privacy.plan import Budget, Plan, calibrate, forecast
+from cslr.privacy.plan import Budget, Plan, calibrate, forecast, promise_warnings
 
 EPSILONS = [0.1, 0.5, 1.0, 4.0, 8.0, 20.0]
 
@@ -181,7 +181,7 @@ def test_signal_to_noise_is_that_of_agreeing_clients():
 @pytest.mark.parametrize(
     ("clients", "advice"),
     [
-        (300, "Good"),
+        (300, "Strong signal"),
         (299, "Workable"),
         (50, "Workable"),
         (49, "Weak"),
@@ -206,3 +206,12 @@ def test_without_noise_the_forecast_says_that_nothing_is_protected():
     result = forecast(calibrate(Budget(math.inf), 4), 10, 10)
     assert result.signal_to_noise == math.inf
     assert "nothing is protected" in result.advice
+
+
+def test_promises_that_protect_little_are_warned_about():
+    assert promise_warnings(8.0, 1e-5, 100) == []
+    assert promise_warnings(20.0, 1e-5, 100) == []
+    assert promise_warnings(math.inf, 1e-5, 100) == []  # says itself that it is not private
+    weak, delta = promise_warnings(21.0, 0.01, 100, "person")
+    assert "epsilon = 21 is above 20" in weak
+    assert "not below 1/100" in delta

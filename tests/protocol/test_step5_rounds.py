@@ -63,7 +63,10 @@ def test_an_answer_is_the_gradient_that_autograd_finds(world, family):
             y = (y > 0).double()
             loss = functional.binary_cross_entropy_with_logits(scores, y, reduction="sum")
         else:
-            loss = functional.cross_entropy(scores, y, reduction="sum")
+            each = functional.cross_entropy(scores, y, reduction="none")
+            # Publicly four words of five are O, and count as much as the fifth.
+            outside = y[:, 0] if family == "tagging" else torch.zeros(len(y))
+            loss = (each * (1 - 0.75 * outside)).sum()
         n = len(y)
         (loss / (math.sqrt(n) if family == "tagging" else n)).backward()
         np.testing.assert_allclose(found[unit], weights.grad.numpy().ravel(), atol=1e-10)

@@ -86,7 +86,6 @@ def config_of(**settings: object) -> Config:
         "replay.dimension": 8,
         "replay.anchors": 20,
         "head.samples": 40,
-        "head.learning_rate": 0.01,
         "privacy.epsilon": 20.0,
     }
     return load_config(None, small | settings)
@@ -302,9 +301,9 @@ def test_an_upgrade_of_a_mixed_federation_is_refused(settings):
         upgrade("mapped", **settings)
 
 
-def test_variances_of_single_directions_are_refused_before_anything_is_paid(tmp_path):
-    config, embedded = upgrade("mapped", **{"replay.second_moments": "diagonal"}), NEW
-    with pytest.raises(ConfigError, match="second_moments = 'shared'"):
+def test_whole_second_moments_are_refused_before_anything_is_paid(tmp_path):
+    config, embedded = upgrade("mapped", **{"replay.release": "paper"}), NEW
+    with pytest.raises(ConfigError, match="whole second moments, which cannot be carried over"):
         run(config, replace(embedded, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
     ledger = tmp_path / "seed-13" / "ledger.jsonl"
     assert not ledger.exists() or '"charge"' not in ledger.read_text()

@@ -37,8 +37,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "cslr, noised head": ("cslr", {"kind": "dp-fedavg"}, {}),
     "cslr, open head": ("cslr", {"kind": "federated"}, {}),
     "cslr, lists": ("cslr", {}, {"release": "list", "list_size": 2}),
-    "cslr, separate clips": ("cslr", {}, {"clipping": "separate"}),
-    "cslr, votes": ("cslr", {}, {"aggregate": "select"}),
+    "cslr, votes": ("cslr", {}, {"release": "select"}),
     "cslr-paper, noised head": ("cslr-paper", {"kind": "dp-fedavg"}, {}),
 }
 ROWS = {"z", "labels", "targets", "kinds"}
@@ -51,6 +50,8 @@ READERS = {
     "cslr.methods.method.MethodContext.initial_head",
     # A measurement of studies against true modes; never made where privacy is enforced.
     "cslr.methods.alignment.align",
+    # The trusted curator of simulations, who regroups rows before the cohort is asked.
+    "cslr.methods.dp_joint._everybody",
 }
 
 

@@ -149,8 +149,8 @@ def _check(context: MethodContext, canaries: int | None) -> None:
             "an audit reads sums without noise, which is not allowed with enforced privacy: "
             "audit the same plan on synthetic data with `cslr audit`"
         )
-    one_sum = replay.release in (None, "sum") and replay.clipping in (None, "joint")
-    if context.plan.schedule != Schedule() or not one_sum or replay.aggregate != "average":
+    one_sum = replay.release in (None, "sum", "pooled")
+    if context.plan.schedule != Schedule() or not one_sum:
         raise ConfigError(
             "the pipeline audit requires one averaged sum per task; audit the mechanism "
             "instead: `cslr audit --what mechanism`"

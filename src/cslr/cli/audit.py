@@ -98,8 +98,8 @@ def audit_command(
     }
     given = {name: value for name, value in given.items() if value is not None}
     audited = _audited(config, ledger, given, tasks, labels)
-    with steps(Console(stderr=True)) as told:
-        bounds = _attacked(audited, attacks, runs, canaries, confidence, seed, told)
+    with steps(Console(stderr=True)) as on_step:
+        bounds = _attacked(audited, attacks, runs, canaries, confidence, seed, on_step)
     _report(audited, bounds, seed, out, as_json)
     if not all(bound.holds for bound in bounds):
         raise typer.Exit(REFUTED)
@@ -160,7 +160,7 @@ def _attacked(
     canaries: int | None,
     confidence: float | None,
     seed: int,
-    told: _Told,
+    on_step: _Told,
 ) -> list[Bound]:
     from cslr.audit import one_run, synthetic_context, two_worlds
     from cslr.seeding import Seeds
@@ -175,13 +175,13 @@ def _attacked(
     if what != "mechanism" and audited.one_sum:
         numbers = (audited.clients, audited.labels, audited.dimension)
         context = synthetic_context(audited.plan, *numbers, seeds.under("pipeline"))
-        found = one_run(context, canaries, told=told, **more)
-        bounds += [found.white, found.black]
+        outcome = one_run(context, canaries, told=on_step, **more)
+        bounds += [outcome.white, outcome.black]
     if what != "pipeline":
         worlds = seeds.under("mechanism")
 
         def counted(done: int, total: int) -> None:
-            told("runs of both worlds", done, total)
+            on_step("runs of both worlds", done, total)
 
         bounds.insert(0, two_worlds(audited.plan, runs, worlds, told=counted, **more))
     return bounds

@@ -18,7 +18,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from cslr import __version__
 from cslr.cli.audit import audit_command
 from cslr.cli.data import data_app
+from cslr.cli.doctor import doctor_command
 from cslr.cli.experiments import experiments_app
+from cslr.cli.finished_runs import runs_app
 from cslr.cli.predict import predict_command
 from cslr.cli.privacy import ledger_app, plan_command
 from cslr.cli.run import run_command, upgrade_command
@@ -31,12 +33,13 @@ app = typer.Typer(
     name="cslr",
     help="Private federated continual learning over text.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(runs_app, name="runs")
 app.add_typer(experiments_app)
 
 
@@ -62,6 +65,7 @@ app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 app.command("anchors")(anchors_command)
 app.command("quality")(quality_command)
+app.command("doctor")(doctor_command)
 
 
 def main() -> None:

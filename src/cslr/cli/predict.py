@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cslr.errors import ConfigError, DataError
 
+if TYPE_CHECKING:
+    from cslr.runs.predict import Answer, Predictor
+
 __all__ = ["predict_command"]
+
+_AT_ONCE: Final = 256
+"""Texts that are read before the first of them is answered."""
 
 
 def predict_command(
@@ -36,8 +42,9 @@ def predict_command(
 ) -> None:
     """Predict a label, intents or entities for each text with the head of a finished run.
 
-    FILE has one text per line (also .gz); - is standard input. Predictions cost no ε, and the texts
-    are not stored.
+    FILE has one text per line (also .gz); - is standard input. A blank line gives a blank line
+    (with --json a text without labels), so output and FILE stay in step. Predictions cost no ε, and
+    the texts are not stored.
 
     Example: `cslr predict runs/my-run --text "My knee hurts when I climb stairs."`
     """
@@ -47,8 +54,22 @@ def predict_command(
     if file is None and not text:
         raise ConfigError("no text to predict; give a FILE, - for standard input, or --text")
     texts = chain(_given(text or []), _texts_in(file) if file else ())
-    for answer in predictor.answers(texts, task):
-        typer.echo(json.dumps(answer.as_json()) if as_json else answer.as_line())
+    for answer in _in_step(predictor, texts, task):
+        if answer is None:
+            typer.echo(json.dumps({"text": ""}) if as_json else "")
+        else:
+            typer.echo(json.dumps(answer.as_json()) if as_json else answer.as_line())
+
+
+def _in_step(
+    predictor: Predictor, texts: Iterable[str], task: str | None
+) -> Iterator[Answer | None]:
+    """One answer a text, and None for a blank one."""
+    waiting = iter(texts)
+    while some := list(islice(waiting, _AT_ONCE)):
+        answers = predictor.answers([text for text in some if text], task)
+        for text in some:
+            yield next(answers) if text else None
 
 
 def _given(texts: list[str]) -> list[str]:
@@ -58,7 +79,7 @@ def _given(texts: list[str]) -> list[str]:
 
 
 def _texts_in(file: Path) -> Iterator[str]:
-    """The lines of a file, or of standard input, that are not blank."""
+    """The lines of a file, or of standard input, without the space around them."""
     from cslr.data.own.parse.problems import told
     from cslr.data.own.reader.lines import lines_of
 
@@ -68,11 +89,9 @@ def _texts_in(file: Path) -> Iterator[str]:
                 text = raw.decode().strip()
             except UnicodeDecodeError:
                 raise DataError(f"standard input, line {number}: not valid UTF-8") from None
-            if text:
-                yield text
+            yield text
         return
     for line in lines_of(file):
         if line.problem:
             raise DataError(told(file, line.problem))
-        if line.text.strip():
-            yield line.text.strip()
+        yield line.text.strip()

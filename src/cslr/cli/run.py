@@ -15,6 +15,8 @@ from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
     from cslr.config import Config
+    from cslr.runs.embedded import EmbeddedStream
+    from cslr.runs.results import Result
     from cslr.runs.settled import SettledConfig
 
 __all__ = ["run_command", "upgrade_command"]
@@ -54,7 +56,13 @@ def run_command(
             "zero-shot, finetune, joint."
         ),
     ] = None,
-    encoder: Annotated[_Text, _first("minilm, mpnet, a local directory, or a hub name.")] = None,
+    encoder: Annotated[
+        _Text,
+        _first(
+            "minilm, mpnet, a local directory, or a hub name; tagging: minilm+layer-2 takes the "
+            "word vectors from that hidden layer."
+        ),
+    ] = None,
     epsilon: Annotated[
         _Share, _first(r"End-to-end ε of this run; inf adds no noise. \[8; own data: declared]")
     ] = None,
@@ -116,19 +124,22 @@ def run_command(
     matcher: Annotated[
         _Text, _more("signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
-    second_moments: Annotated[_Text, _more("shared, diagonal or full.")] = None,
-    head: Annotated[_Text, _more("released, federated (end-to-end ε = ∞) or dp-fedavg.")] = None,
+    head: Annotated[
+        _Text, _more("released, rounds, dp-fedavg or federated (end-to-end ε = ∞).")
+    ] = None,
     setting: Annotated[
         list[str] | None,
         _more("Any other setting, e.g. --set replay.release=list; repeatable.", "--set"),
     ] = None,
-    layer: Annotated[_Number, _more("Tagging: hidden layer that gives the word vectors.")] = None,
     yardsticks: Annotated[
         bool | None, _more("Also run majority, zero-shot, finetune and joint.")
     ] = None,
     until: Annotated[
         _Number, _more("Stop after this many tasks; resume later with --run-dir.")
     ] = None,
+    quiet: Annotated[
+        bool, _more("Print no progress, and of the result only the verdict.", "--quiet", "-q")
+    ] = False,
 ) -> None:
     """Train on a sequence of text tasks with differential privacy and show the scores.
 
@@ -165,11 +176,9 @@ def run_command(
         "replay.sub_modes": sub_modes,
         "replay.list_size": list_size,
         "replay.matcher": matcher,
-        "replay.second_moments": second_moments,
         "head.kind": head,
         "method": method,
         "encoder": encoder,
-        "layer": layer,
         "seeds": None if seeds is None else _seeds(seeds),
         "yardsticks": yardsticks,
         **_settings(setting or []),
@@ -185,7 +194,7 @@ def run_command(
     proposed = "unit" not in chosen.privacy.model_fields_set and usual_unit(chosen) == "person"
     if proposed:
         chosen = load_config(config, {**named, "privacy.unit": "person"})
-    _run(settle(chosen), run_dir, as_json, until, compare=proposed)
+    _run(settle(chosen), run_dir, as_json, quiet, until, compare=proposed)
 
 
 def upgrade_command(
@@ -193,6 +202,9 @@ def upgrade_command(
     encoder: Annotated[str, typer.Option(help="Encoder for the remaining tasks.")],
     run_dir: Annotated[_File, _first("New run directory; the old run is not changed.")] = None,
     as_json: Annotated[bool, _first("Print one JSON object instead.", "--json")] = False,
+    quiet: Annotated[
+        bool, _more("Print no progress, and of the result only the verdict.", "--quiet", "-q")
+    ] = False,
 ) -> None:
     """Continue a run with another encoder.
 
@@ -207,16 +219,16 @@ def upgrade_command(
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
     settled = settle(upgraded_config(run, encoder))
-    place = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
-    begin_upgrade(run, settled.given, place)
-    _run(settled, place, as_json)
+    target = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
+    begin_upgrade(run, settled.given, target)
+    _run(settled, target, as_json, quiet)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
     """``name=value`` as in a TOML file; a word needs no quotes."""
     import tomllib
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -224,10 +236,10 @@ def _settings(texts: list[str]) -> dict[str, Any]:
                 f"--set must be NAME=VALUE, such as replay.release=list, not {text!r}"
             )
         try:
-            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+            settings[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name.strip()] = value.strip()
-    return found
+            settings[name.strip()] = value.strip()
+    return settings
 
 
 def _seeds(text: str) -> list[int]:
@@ -246,51 +258,84 @@ def _run(
     settled: SettledConfig,
     path: Path | None,
     as_json: bool,
+    quiet: bool = False,
     until: int | None = None,
     compare: bool = False,
 ) -> None:
     """compare: whether to say what hiding a whole client would have given, in a simulation."""
-    from cslr.cli.show.summary import print_other_unit, print_summary
-    from cslr.files import write_atomic
-    from cslr.privacy.plan import weak_delta
-    from cslr.report.plot import plot_accuracy
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
-    from cslr.runs.own_data import public_warning
-    from cslr.runs.units import units_of, with_unit
 
     config = settled.given
     path = path or _new_run_dir(config)
     directory = RunDirectory(path, config)
     errors = Console(stderr=True)
     try:
-        embedded = load_embedded(settled, progress=True)
-        few = public_warning(config, embedded.public.shape, embedded.stream.family)
-        units = units_of(config, embedded.stream)
-        weak = weak_delta(config.privacy.delta, units, config.privacy.unit)
-        warnings = [text for text in (few, f"warning: {weak}" if weak else None) if text]
-        for notice in (*embedded.notices, *warnings):
-            errors.print(notice, markup=False, highlight=False, soft_wrap=True)
-        with steps(errors) as on_step:
+        if not quiet:
+            _note(errors, f"Reading {config.stream.name} and its embeddings ...")
+        embedded = load_embedded(settled, progress=not quiet)
+        for notice in (*embedded.notices, *_warnings(config, embedded)):
+            _note(errors, notice)
+        with steps(errors, quiet) as on_step:
             if until is not None and until < len(embedded.stream.tasks):
                 learn(settled, embedded, directory, on_step, until)
-                errors.print(
-                    f"Stopped after {until} tasks. To resume, repeat the command with --run-dir "
-                    f"{path}."
-                )
+                _note(errors, f"Stopped after {until} tasks. {_resume(path)}")
                 return
             result = run(settled, embedded, directory, on_step)
     except KeyboardInterrupt:
-        errors.print(f"\nInterrupted. To resume, repeat the command with --run-dir {path}.")
+        _note(errors, f"\nInterrupted. {_resume(path)}")
         raise typer.Exit(130) from None
+    _store(result, path)
+    if as_json:
+        typer.echo(json.dumps(result.as_json()))
+        return
+    compare = compare and result.evaluated and config.privacy.mode == "simulated"
+    _show(result, settled, embedded, quiet=quiet, compare=compare and not quiet)
+
+
+def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
+    """What is to be said before a run: few public sentences, a promise that protects little."""
+    from cslr.privacy.plan import promise_warnings
+    from cslr.runs.own_data import public_warning
+    from cslr.runs.units import units_of
+
+    privacy, units = config.privacy, units_of(config, embedded.stream)
+    few = public_warning(config, embedded.public.shape, embedded.stream.family)
+    weak = promise_warnings(privacy.epsilon, privacy.delta, units, privacy.unit)
+    return [*([few] if few else []), *[f"warning: {text}" for text in weak]]
+
+
+def _store(result: Result, path: Path) -> None:
+    """Write what is made of a finished run beside it."""
+    from cslr.files import write_atomic
+    from cslr.report.plot import plot_accuracy
+
     stored = json.dumps(result.stored_json(), indent=2)
     write_atomic(path / "result.json", stored.encode() + b"\n")
     if result.evaluated and result.rule == "stored":
         plot_accuracy(result, path / "accuracy.png")
-    if as_json:
-        typer.echo(json.dumps(result.as_json()))
+
+
+def _show(
+    result: Result, settled: SettledConfig, embedded: EmbeddedStream, *, quiet: bool, compare: bool
+) -> None:
+    """Print a result: one line if quiet, else all of it, beside the other unit if wanted."""
+    from cslr.cli.show.summary import print_other_unit, print_summary, print_verdict
+    from cslr.runs.units import with_unit
+
+    if quiet:
+        print_verdict(result, Console())
         return
     print_summary(result, Console())
-    if compare and result.evaluated and config.privacy.mode == "simulated":
+    if compare:
+        _note(Console(stderr=True), "Measuring the same with --unit client, to compare ...")
         print_other_unit(result, with_unit(settled, embedded, "client"), Console())
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _resume(path: Path) -> str:
+    return f"To resume, repeat the command with --run-dir {path}."

@@ -25,7 +25,7 @@ _File: TypeAlias = Path | None
 
 _THEOREM, _STREAM = "Theorem 2 only", "Measured on a stream"
 _ENCODERS = "Different encoders, on public sentences only"
-_OF_ENCODERS = ("stream.name", "stream.data", "stream.rows", "stream.scenario", "layer", "seeds")
+_OF_ENCODERS = ("stream.name", "stream.data", "stream.rows", "stream.scenario", "seeds")
 """Settings that apply when encoders are compared."""
 
 
@@ -65,7 +65,6 @@ def anchors_command(
     dimension: Annotated[_Number, _stream("r: released directions.")] = None,
     sub_modes: Annotated[_Number, _stream("J: modes per label.")] = None,
     encoder: Annotated[_Text, _stream("minilm, mpnet, a local directory, or a hub name.")] = None,
-    layer: Annotated[_Number, _stream("Tagging: hidden layer that gives the word vectors.")] = None,
     seed: Annotated[_Number, _stream("Seed of the partition and the anchors.")] = None,
     margin: Annotated[_Share, _stream("γ: margin, in standard deviations of a signature.")] = None,
     sweep: Annotated[_Text, _stream("Anchor counts to try, e.g. 10,50,200.")] = None,
@@ -99,10 +98,13 @@ def anchors_command(
         "replay.dimension": dimension,
         "replay.sub_modes": sub_modes,
         "encoder": encoder,
-        "layer": layer,
         "seeds": None if seed is None else [seed],
     }
-    own = {"--margin": margin, "--sweep": sweep, **{_flag(k): v for k, v in about_stream.items()}}
+    of_stream = {
+        "--margin": margin,
+        "--sweep": sweep,
+        **{_flag(k): v for k, v in about_stream.items()},
+    }
     theirs = {"--candidates": candidates, "--tasks": tasks, "--hit": hit}
     from cslr.config import load_config
 
@@ -118,7 +120,7 @@ def anchors_command(
         _compare(load_config(config, given), encoders, counts, as_json)
         return
     if config is None and stream is None and data is None:
-        _refuse(own, "requires --stream")
+        _refuse(of_stream, "requires --stream")
         _prescribe(
             _count(candidates, clients, tasks, list_size), hit, failure, anchor_count, as_json
         )
@@ -208,15 +210,15 @@ def _prescribe(
         )
     if not 0 < hit <= 1:
         raise ConfigError(f"--hit must lie in (0, 1], not {hit:g}")
-    found = prescribe(candidates, hit, _share("--failure", failure))
+    prescription = prescribe(candidates, hit, _share("--failure", failure))
     guarantee = None
     if anchors is not None:
         count = _positive("--anchor-count", anchors)
         guarantee = (count, failure_bound(candidates, hit, count))
     if as_json:
-        typer.echo(json.dumps(prescription_json(found, guarantee)))
+        typer.echo(json.dumps(prescription_json(prescription, guarantee)))
     else:
-        print_prescription(found, guarantee, Console())
+        print_prescription(prescription, guarantee, Console())
 
 
 def _examine(
@@ -238,11 +240,11 @@ def _examine(
     if margin is not None and not margin > 0:
         raise ConfigError(f"--margin must be positive, not {margin:g}")
     embedded = load_embedded(config, progress=True)
-    found = examine(config, embedded, MARGIN if margin is None else margin, failure, counts)
+    examined = examine(config, embedded, MARGIN if margin is None else margin, failure, counts)
     if as_json:
-        typer.echo(json.dumps(examined_json(found)))
+        typer.echo(json.dumps(examined_json(examined)))
     else:
-        print_examined(found, Console())
+        print_examined(examined, Console())
 
 
 def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: bool) -> None:
@@ -252,11 +254,11 @@ def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: b
     from cslr.research.theory.encoder_comparison import compare
 
     names = [name.strip() for name in encoders.split(",")]
-    found = compare(config, names, counts, progress=True)
+    compared = compare(config, names, counts, progress=True)
     if as_json:
-        typer.echo(json.dumps(compared_json(found)))
+        typer.echo(json.dumps(compared_json(compared)))
     else:
-        print_compared(found, Console())
+        print_compared(compared, Console())
 
 
 def quality_command(
@@ -281,8 +283,8 @@ def quality_command(
     from cslr.runs.embedded import load_embedded
 
     kept = load_run(run)
-    found = retention(kept, load_embedded(kept.config, progress=True), samples)
+    measured = retention(kept, load_embedded(kept.config, progress=True), samples)
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        typer.echo(json.dumps(measured.as_json()))
     else:
-        print_retention(found, Console())
+        print_retention(measured, Console())

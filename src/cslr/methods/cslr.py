@@ -50,10 +50,10 @@ def agree(context: MethodContext) -> Agreement:
             "sentences; use fewer (--anchor-count)"
         )
     space = _space_of(context)
-    pooled = replay.grouping == "pooled"
+    pooled = replay.pooled
     topics = None if pooled or replay.prior != "labels" else context.topics
     sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
-    if replay.sub_modes is None and replay.release == "list" and pooled:
+    if replay.sub_modes is None and replay.sends_lists and pooled:
         sub_modes = len(context.tasks)  # the paper's K
     modes = declare_modes(
         space,
@@ -68,22 +68,21 @@ def agree(context: MethodContext) -> Agreement:
     )
     default = 1 if sub_modes == 1 else 2 * sub_modes
     labels = max(len(labels) for labels in context.tasks)
-    plain = sub_modes == 1 and not pooled and replay.second_moments in (None, "tied")
-    plain = plain and replay.prior == "labels" and (replay.release or "sum") == "sum"
+    plain = sub_modes == 1 and not pooled and replay.prior == "labels" and not replay.sends_lists
     resolution = FEW_UNITS
-    if (replay.clipping or "joint") == "joint":
+    if replay.clipping == "joint":
         resolution = resolve(context.units, context.plan, labels, space.spread, plain)
     agreement = Agreement(
         space,
         modes,
         ListLearner(size=replay.list_size or default),
-        replay.matcher or "signature",
-        "tied" if resolution.tied else replay.second_moments or "shared",
+        replay.matching,
+        "tied" if resolution.tied else replay.second_moments,
         seeds.seed,
         context.clients.count,
         context.family,
-        release=replay.release or "sum",
-        clipping=replay.clipping or "joint",
+        release="list" if replay.sends_lists else "sum",
+        clipping=replay.clipping,
         resolution=resolution,
         clients_per_person=context.units.clients_per_person,
     )
@@ -192,8 +191,11 @@ def _check_upgrade(context: MethodContext) -> None:
             "a head trained by clients cannot be carried over to another encoder; use --head "
             "released"
         )
-    if context.replay.second_moments not in (None, "shared"):
-        raise ConfigError("an upgrade needs replay.second_moments = 'shared'")
+    if context.replay.second_moments != "shared":
+        raise ConfigError(
+            f"replay.release = {context.replay.release!r} releases whole second moments, which "
+            "cannot be carried over to another encoder; use --set replay.release=sum"
+        )
 
 
 def _carried(session: Session, agreement: Agreement, earlier: Earlier) -> Session:
@@ -225,8 +227,8 @@ def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
 
 def prior_head(context: MethodContext) -> Head:
     """The head that label texts and public sentences give: where training by clients begins."""
-    one = {"grouping": "labels", "release": "sum", "clipping": "joint", "second_moments": "shared"}
-    plain = context.replay.model_copy(update={**one, "sub_modes": 1, "list_size": 1})
+    one = {"release": "sum", "sub_modes": 1, "list_size": 1}
+    plain = context.replay.model_copy(update=one)
     labels = replace(context, replay=plain)
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
     return session.learn(rehearsal_of(labels, 0))
@@ -283,7 +285,7 @@ def schedule(config: Config) -> Schedule:
         return Schedule(replay=0, head=head.rounds or gradient_rounds.ROUNDS)
     return Schedule(
         replay=len(BLOCKS) if replay.clipping == "separate" else 1,
-        lists=1 if replay.release == "list" else 0,
+        lists=1 if replay.sends_lists else 0,
         head=(head.rounds or ROUNDS) if head.kind == "dp-fedavg" else 0,
     )
 
@@ -292,6 +294,7 @@ def replay_method(
     meaning: str,
     settings: Mapping[str, object] | None = None,
     defaults: Mapping[str, object] | None = None,
+    head_q: float | None = None,
 ) -> Method:
     """CSLR under other settings: fixed ones, and ones it prefers where none is given."""
     return Method(
@@ -300,6 +303,7 @@ def replay_method(
         schedule=schedule,
         settings=settings or {},
         defaults=defaults or {},
+        head_q=head_q,
         meaning=meaning,
         carries=True,
     )

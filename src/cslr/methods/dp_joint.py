@@ -68,7 +68,8 @@ METHOD: Final = Method(
     stages,
     reads="privately",
     schedule=schedule,
-    defaults={"head.rounds": ROUNDS, "head.participation": 1.0},
+    defaults={"head.rounds": ROUNDS},
+    head_q=1.0,
     meaning="a curator pools all rows, noised",
     pools=True,
 )

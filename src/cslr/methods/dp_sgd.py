@@ -56,6 +56,7 @@ METHOD: Final = Method(
     reads="privately",
     schedule=schedule,
     settings={"head.kind": "dp-fedavg"},
-    defaults={"head.rounds": ROUNDS, "head.participation": 1.0},
+    defaults={"head.rounds": ROUNDS},
+    head_q=1.0,
     meaning="private updates, no replay",
 )

@@ -50,7 +50,7 @@ def federated_stage(
             taught=context.seen(task),
             loss=context.head.replay_loss,
             weight=context.head.replay_weight,
-            learning_rate=context.head.learning_rate,
+            learning_rate=context.head_settings.learning_rate,
             last_layer=private,
             seeds=seeds,
         )

@@ -9,7 +9,7 @@ learn the labels of the last task alone, and the replay is the way.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cslr.config import Config
@@ -18,6 +18,7 @@ from cslr.methods.method import MethodContext
 from cslr.privacy.plan import Plan
 from cslr.protocol.ports import Cohort
 from cslr.protocol.step5_rounds import LinearRule, LinearSpace, NoisyGradient, linear_facts
+from cslr.protocol.targets import FamilyName
 from cslr.protocol.updates import UpdateId, release_update, update_ask
 
 __all__ = [
@@ -38,8 +39,13 @@ CLIP: Final = 0.3
 """Norm of a unit's gradient."""
 LEAST_UNITS: Final = 500
 """Registered clients or people from which on rounds are chosen by themselves."""
-LEAST_SIGNAL: Final = 120.0
-"""Expected units of a task over the noise multiplier of one release, likewise."""
+LEAST_SIGNAL: Final[Mapping[FamilyName, float]] = {
+    "classification": 120.0,
+    "intents": 120.0,
+    "tagging": 40.0,
+}
+"""Expected units of a task over the noise multiplier of one release, likewise: with less of it
+statistics and the label prior know more. A sentence has many words, so it takes fewer of them."""
 
 
 def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
@@ -51,7 +57,7 @@ def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: in
     """Whether gradient rounds could be the head of a declared stream: none is asked for, every task
     has all labels, one encoder for good, and no word about a replay that has to be released."""
     replay = config.replay
-    asked = (replay.release, replay.clipping, replay.grouping, replay.sub_modes, replay.list_size)
+    asked = (replay.release, replay.sub_modes, replay.list_size)
     return (
         config.head.kind is None
         and all_labels_in_every_task(tasks, labels)
@@ -62,12 +68,9 @@ def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: in
     )
 
 
-def prefers_rounds(plan: Plan, units: int) -> bool:
-    """Whether so many registered units are enough for gradient rounds under a plan of them.
-
-    They are many and their signal is strong: with less, statistics and the label prior know more.
-    """
-    return units >= LEAST_UNITS and signal_of(plan, units) >= LEAST_SIGNAL
+def prefers_rounds(plan: Plan, units: int, family: FamilyName) -> bool:
+    """Whether so many registered units are enough for gradient rounds under a plan of them."""
+    return units >= LEAST_UNITS and signal_of(plan, units) >= LEAST_SIGNAL[family]
 
 
 def signal_of(plan: Plan, units: int) -> float:

@@ -21,9 +21,8 @@ from cslr.errors import PrivacyError
 from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
-from cslr.privacy.noise import KeyStream
+from cslr.privacy.noise import KeyStream, poisson_cohort
 from cslr.privacy.plan import Plan, Schedule
-from cslr.privacy.sampling import poisson_cohort
 from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Cohort, Keep
@@ -155,7 +154,7 @@ class MethodContext:
     @property
     def head_settings(self) -> HeadSettings:
         """Shape and step size of any head of this run."""
-        return HeadSettings(learning_rate=self.head.learning_rate, sigmoid=self.family.sigmoid)
+        return HeadSettings(sigmoid=self.family.sigmoid)
 
     def coins(self, task: int, update: int | None = None) -> bytes:
         """The key of a round's participation coins: forgotten where privacy is enforced.
@@ -221,6 +220,8 @@ class Method:
     """Settings (dotted names) that make the method what it is."""
     defaults: Mapping[str, object] = field(default_factory=dict)
     """Settings it prefers where none is given."""
+    head_q: float | None = None
+    """Participation rate of the rounds that train a head; None: that of the run."""
     meaning: str = ""
     """A few words for tables."""
     carries: bool = False

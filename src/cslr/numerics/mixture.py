@@ -18,8 +18,6 @@ __all__ = ["Mixture", "e_step", "fit", "m_step", "one_component"]
 
 # A component with less than this share of its client's mass cannot move the client's sums.
 _EMPTY = float(np.finfo(np.float64).eps)
-# Few examples have many lists that are equally likely: rounding must not choose among them.
-_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,8 @@ def fit(
     """EM with diagonal covariances for x (b, n, d) from starts (s, b, K, d): a Mixture of (b,).
 
     Every start begins with equal weights and the client's own variances (floored) and takes
-    ``iterations`` steps; each client keeps its most likely start, the first of equals. K = 1 gives
-    the mean and variance of the real rows. Deterministic; clients do not touch each other.
+    ``iterations`` steps; each client keeps its most likely start, the lower of equals. K = 1
+    gives the mean and variance of the real rows. Deterministic; clients do not touch each other.
     """
     _check_floor(floor)
     if iterations < 1:
@@ -157,9 +155,7 @@ def fit(
     for _ in range(iterations):
         responsibilities, _ = e_step(mixture, rows, mask)
         mixture = m_step(responsibilities, rows, mask, floor)
-    likely = e_step(mixture, rows, mask)[1]  # (s, b)
-    top = likely.max(axis=0)
-    best = np.argmax(likely >= top - _EQUAL * (1.0 + np.abs(top)), axis=0)
+    best = np.argmax(e_step(mixture, rows, mask)[1], axis=0)  # (b,)
     return _choose(mixture, best, np.arange(b))
 
 

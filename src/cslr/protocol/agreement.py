@@ -133,8 +133,13 @@ class Agreement:
         expected = expected_means(earlier, self.modes, self.space, task, modes)
         return self.request(task, labels, expected, head)
 
-    def read(self, sums: Statistics, request: Request, plan: Plan) -> TaskRelease:
-        """Released sums beside the public facts that give them meaning."""
+    def read(
+        self, sums: Statistics, request: Request, plan: Plan, carried: float | None = None
+    ) -> TaskRelease:
+        """Released sums beside the public facts that give them meaning.
+
+        carried: the noise multiplier that came with the release; None: the plan's.
+        """
         share = plan.q * plan.cap / plan.releases / request.sub_modes
         share *= self.resolution.share_of_labels(len(request.groups))
         modes, offered = self.modes.of_groups(request.groups), request.candidates
@@ -146,7 +151,7 @@ class Agreement:
             modes=modes,
             prototypes=request.prototypes.mean,
             sums=sums,
-            noise=Noise.of(plan.sigma, self.bounds, request.layout),
+            noise=Noise.of(plan.sigma if carried is None else carried, self.bounds, request.layout),
             expected_weight=share * self.expected_weight,
             logits=request.head is not None,
             elected=winners,

@@ -8,9 +8,9 @@ from typing import Any
 from cslr.arrays import FloatArray
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.mechanism import finish, recall, release, release_each, settle
+from cslr.privacy.mechanism import finish, publish, recall, release, release_each, settle
 from cslr.privacy.values import Released
-from cslr.protocol.ports import Ask, Cohort, Keep
+from cslr.protocol.ports import Ask, Cohort, Keep, NoisedCohort
 
 __all__ = ["release_lists", "release_once", "release_sum"]
 
@@ -18,10 +18,16 @@ __all__ = ["release_lists", "release_once", "release_sum"]
 def release_sum(
     ask: Ask[Any], cohort: Callable[[], Cohort], charge: Charge, ledger: Ledger, keep: Keep
 ) -> Released[FloatArray]:
-    """(D,) the noised sum of what a cohort answers; nobody is asked if it was released before."""
+    """(D,) the noised sum of what a cohort answers; nobody is asked if it was released before.
+
+    Clients on other machines add the noise themselves; ``ledger.carried`` tells how much of it.
+    """
 
     def released() -> Released[FloatArray]:
-        return release(cohort().total(ask), charge, ledger)
+        asked = cohort()
+        if isinstance(asked, NoisedCohort):
+            return publish(asked.noised(ask, charge, ledger), charge, ledger)
+        return release(asked.total(ask), charge, ledger)
 
     return release_once(charge, released, ledger, keep)
 

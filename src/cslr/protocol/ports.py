@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
+from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.values import Bounded, Noised, Summed
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.resolution import FEW_UNITS, Resolution
@@ -23,7 +25,7 @@ from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.targets import Family
 
-__all__ = ["Ask", "AskKind", "Cohort", "Examples", "Keep", "Request", "Training"]
+__all__ = ["Ask", "AskKind", "Cohort", "Examples", "Keep", "NoisedCohort", "Request", "Training"]
 
 AskKind = Literal["sum", "block", "list", "update", "evaluation"]
 """A task's joint vector, one of its four statistics, a list, an update of a model, or the shares of
@@ -122,3 +124,11 @@ class Cohort(Protocol):
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
         """What each client answers, under its name; it is noised before anybody opens it."""
+
+
+@runtime_checkable
+class NoisedCohort(Protocol):
+    """Clients on other machines, which noise their answers before they are added up."""
+
+    def noised(self, ask: Ask[Any], charge: Charge, ledger: Ledger) -> Noised:
+        """The sum of what the survivors answer with their noise, unmasked if it can be paid for."""

@@ -130,8 +130,10 @@ class Session:
         request = known.map(partial(self.agreement.request_after, task, labels, head)).value
         if self.agreement.release == "list":
             request = self._named(request, cohort)
-        released = self._sums(request, cohort).map(
-            partial(self.agreement.read, request=request, plan=self.plan)
+        sums = self._sums(request, cohort)
+        carried = self.ledger.carried(sum_ask(request).label)
+        released = sums.map(
+            partial(self.agreement.read, request=request, plan=self.plan, carried=carried)
         )
         self.request, self.releases = request, (*self.releases, released)
         return released

@@ -120,13 +120,17 @@ class GroupLists:
 def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group.
 
-    Each group looks at its own rows, so all groups together look at every row about once.
+    With one candidate each group looks at its own rows, so that all groups together look at every
+    row about once. How many stand side by side then depends on other clients, which changes no bit
+    of a mean or a variance; it could change EM and matrix products, so these look at all rows.
     """
     x = request.space.into(clip_embeddings(examples.z))
+    whole_moments = request.layout.seconds > request.space.dimension
+    sums_alone = request.learner.size == 1 and request.head is None and not whole_moments
     seeds = Seeds(request.seed).under("task", request.task)
     for place, group in enumerate(request.groups):
         mine = examples.mask & np.isin(examples.labels, group)
-        places = _places(mine)
+        places = _places(mine) if sums_alone else None
         own, mine = _at(x, places), _at(mine, places)
         rngs = _ClientStreams(seeds.under("label", group[0], "client"), examples.clients)
         lists = learn_lists(own, mine, request.space.spread, request.learner, rngs)

@@ -50,6 +50,8 @@ def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> In
         names = [request.names.get(client, nameless) for client in examples.clients]
         return np.stack([name[group.place] for name in names])
     space, learner = request.space, request.learner
+    if request.sub_modes == 1:  # nothing to choose from
+        return np.zeros(group.lists.weights.shape, dtype=np.int64)
     # Signatures compare densities, and one from five examples in hundreds of directions is none.
     steady = steadied(group.lists, group.counts, space.spread, learner.pseudo_count)
     candidates = Mixture(group.lists.weights, steady)

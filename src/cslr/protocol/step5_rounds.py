@@ -116,8 +116,9 @@ class GradientRound:
     def updates(self, examples: Examples) -> FloatArray:
         """(b, D) the gradient of each unit's loss; zeros for one without rows.
 
-        The loss is the mean over a unit's rows. Words of a sentence are nearly all O and count
-        for little, so in tagging it is the sum over √n. No operation mixes two units.
+        The loss is the mean over a unit's rows. Most words of a sentence are O and easy, so in
+        tagging it is the sum over √n, in which O counts as much as all names together are publicly
+        expected to. No operation mixes two units.
         """
         y = examples.targets
         if y is None:
@@ -127,7 +128,10 @@ class GradientRound:
         wrong = self._answers(x @ self.weights) - (y > 0 if self.family.sigmoid else y)
         count = np.maximum(examples.mask.sum(axis=1), 1)
         share = 1 / (np.sqrt(count) if self.family.name == "tagging" else count)
-        wrong *= (examples.mask * share[:, None])[..., None]
+        weight = examples.mask * share[:, None]
+        if self.family.name == "tagging":
+            weight = weight * (y @ _tag_weights(self.family))
+        wrong *= weight[..., None]
         gradient: FloatArray = np.swapaxes(x, -1, -2) @ wrong  # (b, d + 1, outputs)
         return gradient.reshape(len(gradient), -1)
 
@@ -219,6 +223,14 @@ class LinearRule:
             np.concatenate([same, -same]).astype(np.float32),
             np.zeros(self.family.outputs, dtype=np.float32),
         )
+
+
+def _tag_weights(family: Family) -> FloatArray:
+    """(outputs,) how much a word of each tag counts: O as much less as it is met more often."""
+    outside = family.shares[0]
+    weights = np.ones(family.outputs)
+    weights[0] = min(1.0, (1 - outside) / outside)
+    return weights
 
 
 def _usual_scores(family: Family) -> FloatArray:

@@ -42,19 +42,13 @@ def check_privacy(settled: SettledConfig) -> None:
     if enforced and config.head.kind == "federated":
         raise ConfigError(
             "--head federated sends updates without noise, which is not allowed with "
-            "enforced privacy; use --head released or --head dp-fedavg"
+            "enforced privacy; use --head released, --head rounds or --head dp-fedavg"
         )
-    if enforced and config.replay.release == "list":
+    if enforced and config.replay.sends_lists:
         raise ConfigError(
-            "replay.release = 'list' reveals which clients hold rows of a task, which ε does "
-            "not cover, so it is not allowed with enforced privacy; use --set "
+            f"replay.release = {config.replay.release!r} reveals which clients hold rows of a "
+            "task, which ε does not cover, so it is not allowed with enforced privacy; use --set "
             "replay.release=sum"
-        )
-    if enforced and config.replay.clipping == "separate" and config.privacy.participation < 1:
-        raise ConfigError(
-            "replay.clipping = 'separate' with q < 1 cannot be resumed safely, because all "
-            "sums of a task share one participation coin; with enforced privacy use --q 1 or "
-            "--set replay.clipping=joint"
         )
     if config.stream.hostile and (enforced or method.reads != "privately"):
         raise ConfigError(
@@ -82,7 +76,7 @@ def _check_person(settled: SettledConfig) -> None:
             f"{config.method} trains models on all rows of a client and cannot hide one person "
             f"inside it; use --unit client, or another method such as cslr"
         )
-    if config.replay.release == "list":
+    if config.replay.sends_lists:
         raise ConfigError(
             "a list comes under its sender's name, so people inside a client would be told apart; "
             "use --unit client or --set replay.release=sum"
@@ -99,7 +93,7 @@ def check_people(settled: SettledConfig, stream: Stream) -> None:
     privacy = settled.config.privacy
     if privacy.unit == "client" or stream.clients_per_person == 1:
         return
-    rates = (privacy.participation, settled.config.head.participation or 1.0)
+    rates = (privacy.participation, settled.method.head_q or 1.0)
     if privacy.adversary == "public" and min(rates) < 1:
         raise ConfigError(
             "with clients_per_person > 1 every client tosses a coin of its own for a person, and "

@@ -39,7 +39,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from cslr.arrays import FloatArray
-from cslr.config import Config, mistakes, without_removed
+from cslr.config import Config, mistakes
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import (
     PRIVATE_FOLDER,
@@ -49,8 +49,9 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
+from cslr.former_settings import without_removed
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.receipts import Receipt
+from cslr.privacy.ledger.entries import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
 
 __all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_trace"]
@@ -88,22 +89,22 @@ class RunDirectory:
                 os.truncate(trace, whole)
             file = self.path / "config.json"
             if not file.exists():
-                plain = self.config.model_dump(mode="json")
+                plain = _absolute(self.config.model_dump(mode="json"))
                 write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
 
     def _check(self) -> None:
         """Refuse a directory that belongs to something else."""
-        wanted = self.config.model_dump(mode="json")
+        wanted = _absolute(self.config.model_dump(mode="json"))
         file = self.path / "config.json"
         if file.exists():
             try:
-                found = without_removed(json.loads(file.read_text(encoding="utf-8")))
+                stored = _absolute(without_removed(json.loads(file.read_text(encoding="utf-8"))))
             except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
             except ValueError as error:
                 raise RunDirectoryError(f"{file}: {error}; or choose another --run-dir") from None
-            if found != wanted:
-                names = ", ".join(_changed(found, wanted))
+            if stored != wanted:
+                names = ", ".join(_changed(stored, wanted))
                 raise RunDirectoryError(
                     f"{self.path} contains a run with another configuration (different: "
                     f"{names}); choose another --run-dir, or use the settings of that run"
@@ -262,19 +263,19 @@ def ledgers_of(path: Path) -> list[Path]:
     """The ledgers of a run, one a seed or its federation's; of a federation; or the file itself."""
     if path.is_file():
         return [path]
-    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
-    if not found and (path / "config.json").is_file():
+    files = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
+    if not files and (path / "config.json").is_file():
         federation = read_config(path).privacy.federation
         if federation is not None:
-            found = [*federation.glob("ledger.jsonl")]
-        if federation is not None and not found:
+            files = [*federation.glob("ledger.jsonl")]
+        if federation is not None and not files:
             raise RunDirectoryError(
                 f"the ledger of {path} is in its federation directory {federation}, which "
                 "does not exist; give the present directory of the ledger"
             )
-    if not found:
+    if not files:
         raise ConfigError(f"{path} contains no ledger; give a run or federation directory")
-    return found
+    return files
 
 
 def read_config(run: Path) -> Config:
@@ -303,6 +304,24 @@ def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
         return [open_line(line) for line in whole.splitlines()], len(whole)
     except ValueError:
         raise RunDirectoryError(f"{path} is damaged; start a new run") from None
+
+
+_PATHS = (
+    ("stream", "data"),
+    ("stream", "declaration"),
+    ("stream", "public"),
+    ("privacy", "federation"),
+)
+
+
+def _absolute(plain: dict[str, Any]) -> dict[str, Any]:
+    """A configuration whose paths do not depend on the working directory."""
+    absolute = {**plain}
+    for section, name in _PATHS:
+        path = absolute.get(section, {}).get(name)
+        if isinstance(path, str):
+            absolute[section] = {**absolute[section], name: os.path.abspath(path)}
+    return absolute
 
 
 def _changed(before: Any, after: Any, where: str = "") -> list[str]:

@@ -75,7 +75,7 @@ def load_embedded(given: Config | SettledConfig, progress: bool = False) -> Embe
     started = time.perf_counter()
     settled = given if isinstance(given, SettledConfig) else settle(given)
     config, wanted = settled.given, settled.given.stream
-    check_matcher(config.replay.matcher or "signature")
+    check_matcher(config.replay.matching)
     notices: tuple[str, ...] = ()
     if settled.declaration is not None:
         stream, notices = load_own_stream(wanted, settled.declaration)
@@ -162,7 +162,7 @@ def _of_texts(z: FloatArray, rows: Rows, family: Family) -> EmbeddedRows:
 def _embed_words(
     stream: Stream, family: Family, config: Config, started: float, progress: bool
 ) -> EmbeddedStream:
-    encoder = load_token_encoder(config.encoder, config.layer)
+    encoder = load_token_encoder(config.encoder)
     sentences = _sentences_of(stream.public, PUBLIC_WORDS)
     open_cache = EmbeddingCache(default_directory("public"))
     public = embed_words(sentences, encoder, open_cache, progress=progress)

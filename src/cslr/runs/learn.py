@@ -74,7 +74,6 @@ def _model(config: Config, embedded: EmbeddedStream) -> ModelFacts:
         {task.name: task.labels for task in stream.tasks},
         config.encoder,
         embedded.encoder,
-        config.layer,
         config.seeds,
         {name: other.encoder for name, other in zip(config.encoders, others, strict=True)},
     )
@@ -222,8 +221,8 @@ class _Row:
         if self.directory.config.privacy.evaluation != "private":
             return
         if self.directory.find(kind="evaluation", seed=seed) is None:
-            found = privately_measured(self.seen, self.context, self.scenario, self.stage)
-            self.directory.note(kind="evaluation", seed=seed, **found)
+            measured = privately_measured(self.seen, self.context, self.scenario, self.stage)
+            self.directory.note(kind="evaluation", seed=seed, **measured)
 
     def _figures(self) -> dict[str, Any]:
         return figures_of(self.seen, self.context, self.scenario, self.stage(), self.after)
@@ -234,8 +233,8 @@ class _Row:
             for file, arrays in learnt.artefacts.items():
                 directory.seed(self.context.seeds.seed).save_arrays(file, arrays)
         if learnt.diagnosis and directory.find(kind="diagnosis", **self.step) is None:
-            told = {name: plain(value) for name, value in learnt.diagnosis.items()}
-            directory.note(kind="diagnosis", **self.step, **told)
+            diagnosis = {name: plain(value) for name, value in learnt.diagnosis.items()}
+            directory.note(kind="diagnosis", **self.step, **diagnosis)
 
 
 def _seconds(directory: RunDirectory, seconds: float) -> dict[str, float]:

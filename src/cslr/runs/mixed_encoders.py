@@ -36,7 +36,7 @@ def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> Embedde
     if not embedded.others and config.replay.coordinates == "projection":
         return embedded
     reference, *others = translations(embedded, config, seeds)
-    own = embedded.others or (embedded,)
+    views = embedded.others or (embedded,)
     of_clients = others or [reference]
     public = reference.common(embedded.public)
     topics = None if embedded.topics is None else reference.common(embedded.topics)
@@ -44,16 +44,16 @@ def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> Embedde
     return replace(
         embedded,
         encoder="/".join([kind, *[each.encoder for each in (reference, *others)]]),
-        stream=replace(embedded.stream, test=_repeated(embedded.stream.test, len(own))),
-        train=_stacked([each.train for each in own], of_clients, len(embedded.stream.train), 0),
-        test=_stacked([each.test for each in own], of_clients, *[len(embedded.stream.test)] * 2),
+        stream=replace(embedded.stream, test=_repeated(embedded.stream.test, len(views))),
+        train=_stacked([each.train for each in views], of_clients, len(embedded.stream.train), 0),
+        test=_stacked([each.test for each in views], of_clients, *[len(embedded.stream.test)] * 2),
         public=public,
         label_texts=reference.common(embedded.label_texts),
         topics=topics,
         others=(),
-        encoders=len(own),
+        encoders=len(views),
         translations=(reference, *others),
-        views=own,
+        views=views,
     )
 
 
@@ -101,7 +101,9 @@ def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None =
     ids: (N,) addresses of clients whose numbers depend on who else has rows; each then draws alone.
     """
     if ids is not None:
-        return np.array([seeds.at("encoder", own).integers(encoders) for own in ids.tolist()])
+        return np.array(
+            [seeds.at("encoder", address).integers(encoders) for address in ids.tolist()]
+        )
     dealt: IntArray = seeds.at("encoders").permutation(clients) % encoders
     return dealt
 
@@ -117,14 +119,14 @@ def _stacked(
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.targets for part in parts]),
         np.concatenate([part.tasks for part in parts]),
-        np.concatenate([part.rows + offset * place for place, part in enumerate(parts)]),
+        np.concatenate([part.rows + offset * number for number, part in enumerate(parts)]),
         _starts([part.starts for part in parts], examples, rows),
     )
 
 
 def _starts(starts: Sequence[IntArray], examples: int, rows: int) -> IntArray:
     """(E n + 1,) where each row begins."""
-    begun = [each[:rows] + examples * place for place, each in enumerate(starts)]
+    begun = [each[:rows] + examples * number for number, each in enumerate(starts)]
     return np.concatenate([*begun, [examples * len(starts)]])
 
 

@@ -103,16 +103,16 @@ def load_own_stream(
     data, path = _files(stream)
     source = _public(stream, declaration, path)
     sentences = read_public(source)[:MOST_PUBLIC]
-    own = load_own(data, declaration, sentences, stream.skip_bad_rows)
+    loaded = load_own(data, declaration, sentences, stream.skip_bad_rows)
     notices = []
-    if own.skipped:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in own.skipped.items())
-        notices.append(f"skipped {sum(own.skipped.values())} bad rows of {data} ({kinds})")
-    texts = (*own.stream.train.texts, *own.stream.test.texts)
-    shared = overlapping(own.stream.public, texts)
+    if loaded.skipped:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in loaded.skipped.items())
+        notices.append(f"skipped {sum(loaded.skipped.values())} bad rows of {data} ({kinds})")
+    texts = (*loaded.stream.train.texts, *loaded.stream.test.texts)
+    shared = overlapping(loaded.stream.public, texts)
     if shared:
-        notices.append(_shared(source, [sentences[place] for place in shared]))
-    return own.stream, tuple(notices)
+        notices.append(_shared(source, [sentences[index] for index in shared]))
+    return loaded.stream, tuple(notices)
 
 
 def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str | None:
@@ -165,11 +165,11 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
 def _federation(config: Config, rows: OwnRows) -> Path:
     """The directory of the one ledger of the rows, by the name that was given for it, if any."""
     given, data = config.privacy.federation, config.stream.data
-    found = ledger_directory(rows, given)
+    directory = ledger_directory(rows, given)
     if given is not None or data is None or data.is_symlink():
-        return found
+        return directory
     beside = data.with_name(rows.beside.name)  # as short as the path of the rows
-    return beside if beside.resolve() == found.resolve() else found
+    return beside if beside.resolve() == directory.resolve() else directory
 
 
 def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
@@ -189,15 +189,15 @@ def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
 
 
 def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
-    found = stream.public or declaration.public
-    if found is None:
+    path_given = stream.public or declaration.public
+    if path_given is None:
         raise ConfigError(
             "your own data requires public sentences: give --anchors FILE, or public = "
             f'"FILE" in {path}. Use a text file of at least {FEWEST} sentences that contains '
             "no client's text; `cslr data fetch public DIR` downloads sentences from "
             "Wikipedia"
         )
-    return found
+    return path_given
 
 
 def _refuse_without_rows(config: Config) -> None:

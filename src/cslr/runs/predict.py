@@ -56,18 +56,19 @@ class ModelFacts:
     """The labels of each task, in the order in which they were learnt."""
     encoder: str
     encoder_id: str
-    layer: int | None
     seeds: tuple[int, ...]
     others: dict[str, str] = field(default_factory=dict)
     """Encoders of clients and what identifies them, where not all run the reference."""
+    layer: int | None = None
+    """Hidden layer of words, in runs of versions where it was no part of the encoder's name."""
 
     def encoder_named(self, name: str | None) -> tuple[str, str]:
         """Name and id of the encoder to ask with: the reference, or one that clients run."""
-        known = {self.encoder: self.encoder_id, **self.others}
-        if name is not None and name not in known:
-            raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(known)}")
+        ids = {self.encoder: self.encoder_id, **self.others}
+        if name is not None and name not in ids:
+            raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(ids)}")
         chosen = name or self.encoder
-        return chosen, known[chosen]
+        return chosen, ids[chosen]
 
     def save(self, run: Path) -> None:
         """Write it beside the heads; its being there says that the run is finished."""
@@ -197,9 +198,9 @@ class Predictor:
         scores = np.where(allowed[of_output], self.scores(vectors.z), -np.inf)
         tags = decode(scores, vectors.starts)
         for number, text in enumerate(texts):
-            own = tags[vectors.starts[number] : vectors.starts[number + 1]]
+            text_tags = tags[vectors.starts[number] : vectors.starts[number + 1]]
             words = tuple(sentences[number].split(" "))
-            entities = tuple(_entities(own, words, self.model.labels))
+            entities = tuple(_entities(text_tags, words, self.model.labels))
             yield Answer("tagging", text, words=words, entities=entities)
 
     def embedded(self, texts: Sequence[str]) -> FloatArray:
@@ -227,10 +228,10 @@ class Predictor:
         self._check_encoder(encoder.id)
         return encoder
 
-    def _check_encoder(self, found: str) -> None:
-        if found != self.encoder_id:
+    def _check_encoder(self, installed: str) -> None:
+        if installed != self.encoder_id:
             raise EncoderError(
-                f"encoder {self.encoder!r} is {found} here, but the run was trained with "
+                f"encoder {self.encoder!r} is {installed} here, but the run was trained with "
                 f"{self.encoder_id}, and its head works with no other; install that version"
             )
 
@@ -245,10 +246,10 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
         seeds = ", ".join(map(str, model.seeds))
         raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
     name, encoder_id = model.encoder_named(encoder)
-    place = run / f"seed-{model.seeds[0] if seed is None else seed}"
-    own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
-    path = next(filter(Path.is_file, own), place / "head.safetensors")
-    ways = place / "translations.safetensors"
+    directory = run / f"seed-{model.seeds[0] if seed is None else seed}"
+    encoder_heads = [directory / f"head-{number}.safetensors" for number in _places(model, encoder)]
+    path = next(filter(Path.is_file, encoder_heads), directory / "head.safetensors")
+    ways = directory / "translations.safetensors"
     if model.method in KEEP_NO_HEAD:
         raise RunDirectoryError(
             f"{run} is a run of {model.method}, which stores no head; use a run of cslr"
@@ -257,7 +258,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
         head = Head(**open_arrays(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         raise _damaged(path) from None
-    if path in own:
+    if path in encoder_heads:
         return Predictor(model, _checked(head, model, path), name, encoder_id)
     try:
         arrays = open_arrays(ways.read_bytes()) if ways.exists() else {}
@@ -280,7 +281,7 @@ def _checked(head: Head, model: ModelFacts, path: Path) -> Head:
 
 def _entities(tags: IntArray, words: tuple[str, ...], labels: Sequence[str]) -> Iterator[Entity]:
     """The runs B-i I-i I-i ... among valid tags."""
-    starts = [place for place, tag in enumerate(tags) if tag % 2 == 1]
+    starts = [index for index, tag in enumerate(tags) if tag % 2 == 1]
     for first in starts:
         last = first
         while last + 1 < len(tags) and tags[last + 1] == tags[first] + 1:

@@ -56,7 +56,7 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
         privacy.participation,
         tasks if method.pools else privacy.cap or (1 if privacy.unit == "person" else cap),
         schedule,
-        config.head.participation or privacy.participation,
+        method.head_q or privacy.participation,
     )
 
 
@@ -69,7 +69,8 @@ def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
         return settled
     rounds = replace(settled, config=with_settings(settled.config, {"head.kind": "rounds"}))
     plan = plan_of(rounds, len(tasks), stream.cap)
-    return rounds if prefers_rounds(plan, _registered(settled, stream)) else settled
+    units = _registered(settled, stream)
+    return rounds if prefers_rounds(plan, units, stream.family) else settled
 
 
 def _registered(settled: SettledConfig, stream: Stream) -> int:
@@ -119,8 +120,8 @@ def _people(
     A client adds up what its people contribute, and sums of sums are sums: so in one process the
     people themselves are asked. A person whom two clients hold is one person in each of them.
     """
-    known = stream.train.people
-    person = np.arange(len(stream.train)) if known is None else known
+    declared = stream.train.people
+    person = np.arange(len(stream.train)) if declared is None else declared
     if stream.person_ids is not None:  # numbered by their own client, see ``data.own``
         ids = stream.person_ids
         count = (stream.people or len(ids)) * stream.clients_per_person

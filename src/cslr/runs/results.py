@@ -18,8 +18,9 @@ from cslr.config import Config, Evaluate
 from cslr.data.streams import Stream
 from cslr.methods.registry import YARDSTICKS
 from cslr.runs.directory import RunDirectory
+from cslr.runs.measure import PrivateFigures, private_figures
 from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
-from cslr.runs.private_figures import PrivateFigures, private_figures
+from cslr.runs.verdict import verdict_of
 
 __all__ = ["Figures", "Result", "collect"]
 
@@ -124,10 +125,15 @@ class Result:
             return self.as_json()
         shape = (len(self.config.seeds), len(self.stream.tasks), len(self.stream.labels))
         blank = {name: Figures.nothing(name, *shape) for name in self.figures}
-        return {**replace(self, figures=blank).as_json(), "evaluated": None}
+        plain = {**replace(self, figures=blank)._plain(), "evaluated": None}
+        return {"verdict": verdict_of(plain).text, **plain}
 
     def as_json(self) -> dict[str, Any]:
         """The object ``cslr run --json`` prints."""
+        plain = self._plain()
+        return {"verdict": verdict_of(plain).text, **plain}
+
+    def _plain(self) -> dict[str, Any]:
         config, main = self.config, self.main
         names = [task.name for task in self.stream.tasks]
         return {
@@ -136,6 +142,7 @@ class Result:
             "scenario": self.scenario,
             "method": config.method,
             "clients": self.clients,
+            "tasks": names,
             "seeds": list(config.seeds),
             "metric": f"{self.metric}, %",
             "evaluate": self.rule,
@@ -195,8 +202,8 @@ def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows
     """Read the trace of a finished run; ``shown`` are rows with figures that are not in it."""
     rows = [*(line for line in directory.trace if line["kind"] == "row"), *shown]
     names = list(dict.fromkeys(line["method"] for line in rows))
-    told = [line for line in rows if "scores" in line]
-    matrices = {name: _matrices(config, told, name, len(stream.tasks)) for name in names}
+    scored = [line for line in rows if "scores" in line]
+    matrices = {name: _matrices(config, scored, name, len(stream.tasks)) for name in names}
     zero_shot = np.full(len(stream.tasks), math.nan)
     if "zero-shot" in matrices and not config.upgrade.after:  # else it is of one encoder of two
         zero_shot = matrices["zero-shot"][0, 0]
@@ -204,9 +211,9 @@ def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows
         name: Figures(
             name,
             matrices[name],
-            _last_labels(config, told, name, stream),
+            _last_labels(config, scored, name, stream),
             zero_shot,
-            _last_more(config, told, name, len(stream.tasks)),
+            _last_more(config, scored, name, len(stream.tasks)),
         )
         for name in names
     }
@@ -235,10 +242,10 @@ def _matrices(config: Config, rows: Rows, method: str, tasks: int) -> FloatArray
 
 def _last(config: Config, rows: Rows, method: str, tasks: int) -> list[dict[str, Any] | None]:
     """The row of each seed after the last task, if it is there."""
-    found = {
+    last = {
         line["seed"]: line for line in rows if (line["method"], line["after"]) == (method, tasks)
     }
-    return [found.get(seed) for seed in config.seeds]
+    return [last.get(seed) for seed in config.seeds]
 
 
 def _last_labels(config: Config, rows: Rows, method: str, stream: Stream) -> FloatArray:

@@ -48,6 +48,6 @@ def with_unit(settled: SettledConfig, embedded: EmbeddedStream, unit: Unit) -> R
     if settled.config.privacy.mode != "simulated":
         raise ValueError("settled: only a simulation can be repeated for another unit")
     other = with_settings(settled.given, {"privacy.unit": unit, "yardsticks": False})
-    with tempfile.TemporaryDirectory() as place:
-        directory = RunDirectory(Path(place) / "run", other)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = RunDirectory(Path(folder) / "run", other)
         return run(SettledConfig.of(other), embedded, directory, lambda what, done, total: None)

@@ -1,8 +1,8 @@
-"""Where a model lies, what identifies its weights, and how it is loaded without surprises.
+"""Find a model, identify its weights, and load it safely.
 
-Weights are read from safetensors only and code that comes with a model is never run. Whoever
-loads decides what with (sentence-transformers for texts, transformers for words); nothing heavy
-is imported before that.
+Weights are read from safetensors only, and code that comes with a model is never executed. The
+caller chooses the library (sentence-transformers for texts, transformers for words); heavy
+libraries are imported only when a model is loaded.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def declared(source: Source, key: str) -> int | None:
 
 
 def load_model(source: Source, library: str, kind: str, load: Callable[..., _Model]) -> _Model:
-    """``load(library, place, **settings)`` in silence; what goes wrong is an ``EncoderError``.
+    """``load(library, place, **settings)`` without output; failures are ``EncoderError``s.
 
     ``settings`` keep a directory off the network and a model's own code from running; ``kind``
     says in the error what the source has to be.
@@ -104,7 +104,7 @@ def load_model(source: Source, library: str, kind: str, load: Callable[..., _Mod
 
 
 def import_late(name: str) -> Any:
-    """A heavy library, imported now; typed Any, so that checking types needs no torch either."""
+    """Import a heavy library now; typed Any, so that type checking needs no torch."""
     return importlib.import_module(name)
 
 
@@ -141,13 +141,13 @@ def _cannot_load(source: Source, kind: str, error: Exception) -> str:
 
 
 def _offline() -> bool:
-    """Whether the user asked for no network; read now, not when some library was imported."""
+    """Whether the user disabled the network; read at each call."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The model libraries' warnings, log lines and bars off, and as they were afterwards."""
+    """Turn off warnings, logs and progress bars of the model libraries; restored afterwards."""
     loggers = [logging.getLogger(name) for name in ("sentence_transformers", "transformers")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

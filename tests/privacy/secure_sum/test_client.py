@@ -293,7 +293,7 @@ def test_11_every_request_is_answered_once(five):
 
 def test_12_a_sum_of_two(five):
     identities = tuple(k.public_key().public_bytes_raw() for k in five.identities[:2])
-    with pytest.raises(errors.TooFewMembers):
+    with pytest.raises(errors.TooFewMembers, match="at least 3 members, not 2"):
         replace(five.terms, identities=identities, threshold=2)
     request, client = up_to(five, "share"), five.clients[0]
     refused(client, errors.TooFewMembers, client.share, replace(request, keys=request.keys[:2]))
@@ -390,7 +390,7 @@ def test_changed_keys_within_an_epoch_are_refused(five):
 
 
 def test_who_is_not_on_the_roster_takes_part_in_nothing(five):
-    with pytest.raises(errors.UnknownMember):
+    with pytest.raises(errors.UnknownMember, match="not among those of the secure sum's terms"):
         SumClient(five.terms, Ed25519PrivateKey.generate(), 3)
 
 

@@ -63,7 +63,7 @@ def test_cut_anywhere_it_is_truncated(message):
 
 @each_message
 def test_something_behind_it_is_refused(message):
-    with pytest.raises(TrailingBytes):
+    with pytest.raises(TrailingBytes, match="1 bytes follow after the message"):
         decode(encode(message) + b"\0", LIMITS)
 
 
@@ -83,7 +83,7 @@ def test_flipped_anywhere_it_is_refused_or_another_message(message):
 @each_message
 def test_more_than_was_agreed_on_is_not_read(message):
     data = encode(message) + bytes(LIMITS.bytes)
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(MessageTooLarge, match="bytes; at most"):
         decode(data, LIMITS)
 
 
@@ -106,9 +106,9 @@ def test_a_count_beyond_the_members_is_refused_before_anything_is_read():
 
 
 def test_a_vector_beyond_the_coordinates_is_refused():
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(MessageTooLarge, match="17 coordinates; at most 16"):
         decode(encode(m.Masked(7, 1, KEY, bytes(8 * 17), SIGNATURE)), LIMITS)
-    with pytest.raises(MessageTooLarge):
+    with pytest.raises(MessageTooLarge, match="17 coordinates; at most 16"):
         decode(encode(m.MaskRequest(7, release(coordinates=17), ())), LIMITS)
 
 
@@ -116,7 +116,7 @@ def test_a_vector_beyond_the_coordinates_is_refused():
 def test_a_release_in_a_message_must_be_one(sigma):
     data = encode(m.MaskRequest(7, release(), ()))
     spoilt = data.replace(struct.pack("<d", release().sigma), struct.pack("<d", sigma))
-    with pytest.raises(BadField):
+    with pytest.raises(BadField, match="not a release"):
         decode(spoilt, LIMITS)
 
 
@@ -127,11 +127,11 @@ def test_words_outside_the_field_are_no_shares():
 
 def test_other_formats_versions_and_kinds_are_named():
     data = encode(MESSAGES[0])
-    with pytest.raises(MalformedMessage):
+    with pytest.raises(MalformedMessage, match="does not begin with CSUM"):
         decode(b"CSLR" + data[4:], LIMITS)
-    with pytest.raises(UnsupportedVersion):
+    with pytest.raises(UnsupportedVersion, match="format 2 is not read here"):
         decode(data[:4] + b"\2" + data[5:], LIMITS)
-    with pytest.raises(WrongKind):
+    with pytest.raises(WrongKind, match="unknown kind 99"):
         decode(data[:5] + b"\x63" + data[6:], LIMITS)
 
 
@@ -140,7 +140,7 @@ def test_only_shares_travel_inside_an_unmasking_answer():
     inner = encode(MESSAGES[10])
     outer = encode(MESSAGES[9])
     place = outer.rindex(b"\0" + SIGNATURE)
-    with pytest.raises(WrongKind):
+    with pytest.raises(WrongKind, match="only the shares of the next session"):
         decode(outer[:place] + b"\1" + inner + SIGNATURE, LIMITS)
 
 

@@ -85,7 +85,7 @@ def adds_up(parties: Parties, masked, shares, view) -> bool:
 
 
 def test_a_split_view_is_refused_as_it_is():
-    with pytest.raises(SplitView):
+    with pytest.raises(SplitView, match="did not sign the set of survivors"):
         split_view(20, 14, 4)
 
 
@@ -162,7 +162,7 @@ def difference_without_noise(parties: Parties) -> bool:
 
 
 def test_a_share_in_two_sessions_is_refused_as_it_is():
-    with pytest.raises(NoiseShareReused):
+    with pytest.raises(NoiseShareReused, match="used in another session"):
         difference_without_noise(Parties(5, 4))
 
 

@@ -81,7 +81,7 @@ def test_a_flipped_signature_or_body_is_refused(five, kind):
         Unmasked: {"shares": (bytes(44),) * 5},
     }[kind]
     for bad in (spoilt, replace(honest, **changed)):
-        with pytest.raises(BadSignature):
+        with pytest.raises(BadSignature, match="not that of member 0"):
             five.server.take(bad)
     assert five.server.awaited == {0, 1, 2, 3, 4}
     five.server.take(honest)
@@ -91,11 +91,11 @@ def test_a_flipped_signature_or_body_is_refused(five, kind):
 @each_kind
 def test_a_message_under_anothers_name_is_refused(five, kind):
     honest = answers(five, kind)[0]
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not that of member 1"):
         five.server.take(replace(honest, sender=1))
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not that of member 1"):
         five.server.take(signed(five, replace(honest, sender=1), by=0))
-    with pytest.raises(UnknownClient):
+    with pytest.raises(UnknownClient, match="no member 5"):
         five.server.take(replace(honest, sender=5))
 
 
@@ -112,7 +112,7 @@ def test_the_same_bytes_again_count_once_and_other_bytes_are_refused(five, kind)
         Consent: {"digest": bytes(32)},
         Unmasked: {"shares": (bytes(44),) * 5},
     }[kind]
-    with pytest.raises(AlreadySent):
+    with pytest.raises(AlreadySent, match="member 0 sent another answer before"):
         five.server.take(signed(five, replace(honest[0], **changed)))
 
 
@@ -132,7 +132,7 @@ def test_messages_of_another_session_are_refused(five, kind):
     honest = answers(five, kind)[0]
     name = "epoch" if kind is Keys else "session"
     for number, error in ((0, OldRound), (2, FutureRound)):
-        with pytest.raises(error):
+        with pytest.raises(error, match=f"session {number}; 1 is going on"):
             five.server.take(signed(five, replace(honest, **{name: number})))
 
 
@@ -145,10 +145,10 @@ def test_a_message_in_another_phase_is_refused(kind):
     number = "epoch" if kind is Keys else "session"
     strange = signed(other, replace(honest, sender=0, **{number: 1}))
     if (kind, 0) in other.server._seen:
-        with pytest.raises(AlreadySent):
+        with pytest.raises(AlreadySent, match="member 0 sent another answer before"):
             other.server.take(strange)
     else:
-        with pytest.raises((WrongKind, FutureRound)):
+        with pytest.raises((WrongKind, FutureRound), match=r"is awaited now|is going on"):
             other.server.take(strange)
 
 
@@ -156,7 +156,7 @@ def test_a_replay_of_an_older_session_is_refused(five):
     old = answers(five, Masked)
     five.share(session=2)
     five.server.ask_masks(release())
-    with pytest.raises(OldRound):
+    with pytest.raises(OldRound, match="answer to session 1; 2 is going on"):
         five.server.take(old[0])
 
 
@@ -171,29 +171,29 @@ def test_who_was_not_asked_is_not_counted(five):
         five.server.take(one)
     asked = five.server.ask_consent()
     assert set(asked) == {0, 1, 2, 3}
-    with pytest.raises(WrongKind):
+    with pytest.raises(WrongKind, match="no Masked is awaited now"):
         five.server.take(masked)
     consent = signed(five, Consent(1, 4, five.server._round.digest))
-    with pytest.raises(UnknownClient):
+    with pytest.raises(UnknownClient, match="member 4 was not asked"):
         five.server.take(consent)
 
 
 @pytest.mark.parametrize("size", [0, 2, 4, 300])
 def test_a_vector_of_another_size_is_refused(five, size):
     honest = answers(five, Masked)[0]
-    with pytest.raises(WrongShape):
+    with pytest.raises(WrongShape, match="bytes for 3 coordinates"):
         five.server.take(signed(five, replace(honest, vector=bytes(8 * size))))
 
 
 def test_a_vector_for_another_release_is_refused(five):
     honest = answers(five, Masked)[0]
-    with pytest.raises(WrongTerms):
+    with pytest.raises(WrongTerms, match="for another release"):
         five.server.take(signed(five, replace(honest, release=release("x").digest)))
 
 
 def test_consent_to_another_set_is_refused(five):
     honest = answers(five, Consent)[0]
-    with pytest.raises(WrongTerms):
+    with pytest.raises(WrongTerms, match="signed another set of survivors"):
         five.server.take(signed(five, replace(honest, digest=os.urandom(32))))
 
 
@@ -201,7 +201,7 @@ def test_consent_to_another_set_is_refused(five):
 def test_another_number_of_sealed_shares_is_refused(five, count):
     honest = answers(five, Shares)[0]
     bad = replace(honest, sealed=(honest.sealed[0],) * count)
-    with pytest.raises(WrongShape):
+    with pytest.raises(WrongShape, match="sealed shares for 4 members"):
         five.server.take(signed(five, bad))
 
 
@@ -214,19 +214,19 @@ def test_a_mask_key_that_peers_would_refuse_is_refused_at_once(five):
 @pytest.mark.parametrize("count", [0, 4, 6])
 def test_another_number_of_unmasking_shares_is_refused(five, count):
     honest = answers(five, Unmasked)[0]
-    with pytest.raises(WrongShape):
+    with pytest.raises(WrongShape, match="shares for 5 members"):
         five.server.take(signed(five, replace(honest, shares=(bytes(44),) * count)))
 
 
 def test_shares_of_somebody_else_do_not_come_with_an_answer(five):
     first, second = answers(five, Unmasked)[:2]
-    with pytest.raises(BadField):
+    with pytest.raises(BadField, match="member 0 sends shares of member 1"):
         five.server.take(signed(five, replace(first, following=second.following)))
     stolen = replace(second.following, sender=0)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not that of member 0"):
         five.server.take(signed(five, replace(first, following=stolen)))
     wrong = signed(five, replace(first.following, session=9))
-    with pytest.raises(OldRound):
+    with pytest.raises(OldRound, match="shares for session 9 instead of 2"):
         five.server.take(signed(five, replace(first, following=wrong)))
 
 
@@ -267,7 +267,7 @@ def test_what_the_ledger_cannot_afford_is_refused_before_unmasking(five):
     answers(five, Consent)
     for client in range(5):
         five.server.take(signed(five, Consent(1, client, five.server._round.digest)))
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match=r"beyond its budget of 0\.1"):
         five.server.ask_unmask(charge(), rich_ledger(epsilon=0.1))
     assert five.server.ask_unmask(charge(), rich_ledger(epsilon=8.0))
 

@@ -49,12 +49,12 @@ def test_a_restarted_member_answers_nothing_twice():
     key = os.urandom(32)
     parties.clients[0].mask(request, release(), summed(ROWS[0]), key)
     parties.restart(0)
-    with pytest.raises(SecondRequest):
+    with pytest.raises(SecondRequest, match="answered already"):
         parties.clients[0].mask(request, release(), summed(ROWS[0]), os.urandom(32))
     parties.share(session=2)
     parties.restart(0)
     again = parties.server.ask_masks(release())[0]
-    with pytest.raises(NoiseShareReused):
+    with pytest.raises(NoiseShareReused, match="used in another session"):
         parties.clients[0].mask(again, release(), summed(ROWS[0]), key)
 
 
@@ -67,7 +67,7 @@ def test_a_second_unmasking_is_refused_after_a_restart():
     request = parties.server.ask_unmask(charge(), parties.ledger)[0]
     parties.clients[0].unmask(request)
     parties.restart(0)
-    with pytest.raises(SecondRequest):
+    with pytest.raises(SecondRequest, match="unmasked already"):
         parties.clients[0].unmask(request)
 
 
@@ -97,9 +97,9 @@ def test_damage_is_found_wherever_it_is():
     state = parties.clients[0].state()
     for place in range(0, len(state), 7):
         flipped = state[:place] + bytes([state[place] ^ 1]) + state[place + 1 :]
-        with pytest.raises(SumStateCorrupted):
+        with pytest.raises(SumStateCorrupted, match="is damaged"):
             SumClient(parties.terms, parties.identities[0], 5, flipped)
-        with pytest.raises(SumStateCorrupted):
+        with pytest.raises(SumStateCorrupted, match="is damaged"):
             SumClient(parties.terms, parties.identities[0], 5, state[:place])
 
 

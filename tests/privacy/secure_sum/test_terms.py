@@ -20,13 +20,13 @@ def terms(n: int, t: int, c: int, federation: str = "clinics") -> SumTerms:
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_a_sum_of_fewer_than_three_is_refused(n):
-    with pytest.raises(TooFewMembers):
+    with pytest.raises(TooFewMembers, match="at least 3 members, not"):
         terms(n, 2, 1)
 
 
 @pytest.mark.parametrize(("t", "c"), [(6, 1), (1, 1), (3, 0), (3, 3), (2, 4), (5, 5)])
 def test_thresholds_that_protect_nobody_are_refused(t, c):
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="colluders and threshold must satisfy"):
         terms(5, t, c)
 
 
@@ -61,11 +61,17 @@ def test_everything_about_a_release_is_in_its_digest():
 
 
 @pytest.mark.parametrize(
-    ("label", "coordinates", "sigma"),
-    [("", 3, 1.0), ("x" * 257, 3, 1.0), ("x", 0, 1.0), ("x", 2**24 + 1, 1.0), ("x", 3, 0.0)],
+    ("label", "coordinates", "sigma", "told"),
+    [
+        ("", 3, 1.0, "a label must have 1 to 256 bytes"),
+        ("x" * 257, 3, 1.0, "a label must have 1 to 256 bytes"),
+        ("x", 0, 1.0, "coordinates must lie in"),
+        ("x", 2**24 + 1, 1.0, "coordinates must lie in"),
+        ("x", 3, 0.0, "sigma must be positive"),
+    ],
 )
-def test_a_release_that_makes_no_sense_is_refused(label, coordinates, sigma):
-    with pytest.raises(ConfigError):
+def test_a_release_that_makes_no_sense_is_refused(label, coordinates, sigma, told):
+    with pytest.raises(ConfigError, match=told):
         Release(label, coordinates, sigma, GRID)
 
 

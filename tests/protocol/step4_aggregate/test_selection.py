@@ -61,7 +61,7 @@ def test_noise_that_changes_no_winner_changes_nothing():
 
 @pytest.mark.parametrize("epsilon", [math.inf, 8.0])
 def test_votes_take_the_place_of_offsets_and_cost_what_they_cost(make_context, world, epsilon):
-    context = make_context(epsilon, aggregate="select", sub_modes=2)
+    context = make_context(epsilon, release="select", sub_modes=2)
     agreement = agree(context)
     groups, offered, r = agreement.modes.candidates.shape
     assert (groups, r) == (4, 8)
@@ -74,7 +74,7 @@ def test_votes_take_the_place_of_offsets_and_cost_what_they_cost(make_context, w
 
 
 def test_without_noise_a_mean_stands_near_a_candidate_that_was_elected(make_context):
-    context = make_context(aggregate="select")
+    context = make_context(release="select")
     agreement = agree(context)
     *_, last = stages(context)
     mean = last().artefacts["replay"]["mean"]

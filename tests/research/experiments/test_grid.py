@@ -160,7 +160,7 @@ def test_cells_that_differ_in_who_holds_the_rows_share_a_study():
         {"stream__scenario": "domain"},
         {"stream__data": Path("elsewhere")},
         {"encoder": "other"},
-        {"layer": 3},
+        {"encoder": "minilm+layer-2"},
     ],
     ids=str,
 )
@@ -178,6 +178,7 @@ def test_cells_that_read_other_rows_have_another_study(settings):
         ({"samples": 99}, ["head.samples 99, now 500"]),
         ({"passes": 10}, []),
         ({"passes": 99}, ["head.passes 99, now fixed at 10"]),
+        ({"learning_rate": 3e-4}, []),
         ({"removed_since": 1}, []),
     ],
 )

@@ -24,7 +24,7 @@ KINDS = {
         {"method": "cslr-paper", "head.kind": "released", "replay.list_size": 2},
     ),
     "evaluated": (2, {"privacy.evaluate": "private"}),
-    "heads": (2, {"head.kind": "dp-fedavg", "head.rounds": 2, "head.participation": 1.0}),
+    "heads": (2, {"head.kind": "dp-fedavg", "head.rounds": 2}),
 }
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
 
+from .lab import Finding
 from .table import DETECTORS, MUTANTS, WHOLE_RUNS
 
 SEED = 7
@@ -15,24 +17,44 @@ HONEST_RUNS = 100
 QUICK = [name for name in DETECTORS if name != "black box"]
 
 
+def shared(detector: str) -> pytest.MarkDecorator:
+    """One worker looks with a detector, so that it looks at the honest build once."""
+    return pytest.mark.xdist_group(f"mutants: {detector}")
+
+
+@pytest.fixture(scope="module")
+def honest(lab):
+    """``honest(detector, draws)``: what a detector has to say about the build without a fault."""
+
+    @cache
+    def look(detector: str, draws: int) -> Finding:
+        return DETECTORS[detector](replace(lab, draws=draws), SEED)
+
+    return look
+
+
 @pytest.mark.parametrize(
     ("name", "detector"),
-    [(name, each) for name in MUTANTS for each in MUTANTS[name].caught_by if each in QUICK],
+    [
+        pytest.param(name, each, marks=shared(each))
+        for name in MUTANTS
+        for each in MUTANTS[name].caught_by
+        if each in QUICK
+    ],
 )
-def test_every_mutant_is_caught(lab, name, detector):
+def test_every_mutant_is_caught(lab, honest, name, detector):
     """The detector that stays silent about the honest build raises the alarm about the fault."""
     mutant = MUTANTS[name]
-    look, place = DETECTORS[detector], replace(lab, draws=mutant.draws)
-    before = look(place, SEED)
+    before = honest(detector, mutant.draws)
     assert not before.alarm, before.figure
     with mutant.apply():
-        found = look(place, SEED)
+        found = DETECTORS[detector](replace(lab, draws=mutant.draws), SEED)
     assert found.alarm, found.figure
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_no_detector_accuses_the_honest_build(lab, name):
-    found = DETECTORS[name](lab, SEED + 1)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=shared(name)) for name in QUICK])
+def test_no_detector_accuses_the_honest_build(lab, honest, name):
+    found = honest(name, lab.draws)
     assert not found.alarm, found.figure
 
 

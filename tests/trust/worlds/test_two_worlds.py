@@ -45,16 +45,14 @@ CASES = [
     ],
     Case(flags=("--head", "dp-fedavg", "--set", "head.rounds=2")),
     Case(flags=("--cap", "1")),
-    Case(flags=("--set", "replay.clipping=separate")),
     Case(flags=TWO_MODES),
     Case(flags=("--evaluate", "private")),
     Case(flags=("--evaluate", "none")),
     Case("intents", ("--evaluate", "private")),
     Case("tagging", ("--evaluate", "private")),
     Case(flags=("--q", "0.5")),
-    Case(flags=("--set", "replay.grouping=pooled")),
-    Case(flags=("--set", "replay.aggregate=select")),
-    Case(flags=("--set", "replay.second_moments=full")),
+    Case(flags=("--set", "replay.release=pooled")),
+    Case(flags=("--set", "replay.release=select")),
     Case(flags=("--set", 'encoders=["minilm","other"]', "--set", "replay.coordinates=mapped")),
     Case(upgrade=True),
     Case("intents", upgrade=True),
@@ -107,15 +105,15 @@ def test_the_order_of_rows_changes_nothing_without_noise(play):
     assert differences(one, other) == []
 
 
-def test_a_cache_of_other_rows_changes_nothing(tmp_path, play):
+def test_a_cache_of_other_rows_changes_nothing(place, play):
     """What an earlier run left in the cache, with or without a client's rows, plays no part."""
     case, rows = Case(), rows_of("classification")
     straight = play(case, without(rows, LARGE))
-    world = World(tmp_path / "world", case, rows)
+    world = World(place, case, rows)
     world.run("--run-dir", "earlier")
     cache = world.root / "cache"
     kept = {path: path.read_bytes() for path in cache.rglob("*") if path.is_file()}
-    world = World(tmp_path / "world", case, without(rows, LARGE))
+    world = World(place, case, without(rows, LARGE))
     for path, content in kept.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

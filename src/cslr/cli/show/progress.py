@@ -1,18 +1,55 @@
-"""A progress bar on a terminal; log files and pipes get none."""
+"""Progress: a bar on a terminal, a line every so often in log files and pipes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 
-__all__ = ["steps"]
+__all__ = ["StepLines", "Told", "steps"]
+
+Told = Callable[[str, int, int], None]
+"""Told of every step: what it is, how many are done, and of how many."""
+
+_EVERY: Final = 10.0
+"""Seconds between two lines of a log."""
+
+
+class StepLines:
+    """Prints the first step, then at most one line every ``every`` seconds."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        every: float = _EVERY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write, self._every, self._clock = write, every, clock
+        self._begun = clock()
+        self._last: float | None = None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """A step; printed if the last line is long enough ago."""
+        now = self._clock()
+        if self._last is None or now - self._last >= self._every:
+            self._last = now
+            self._write(f"[{now - self._begun:5.0f} s] {done}/{total} {what}")
 
 
 @contextmanager
-def steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that is told of every step: what it is, how many are done, and of how many."""
+def steps(console: Console, quiet: bool = False) -> Iterator[Told]:
+    """A bar that is told of every step; lines where there is no terminal; nothing if quiet."""
+    if quiet:
+        yield lambda what, done, total: None
+        return
+    if not console.is_terminal:
+        yield StepLines(
+            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
+        )
+        return
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -23,8 +60,8 @@ def steps(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     )
 
     columns = [BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    described, hidden = TextColumn("{task.description}"), not console.is_terminal
-    with Progress(*columns, described, console=console, transient=True, disable=hidden) as bar:
+    described = TextColumn("{task.description}")
+    with Progress(*columns, described, console=console, transient=True) as bar:
         job = bar.add_task("starting", total=None)
         yield lambda what, done, total: bar.update(
             job, description=what, completed=done, total=total

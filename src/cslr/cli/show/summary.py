@@ -12,10 +12,11 @@ from rich.text import Text
 
 from cslr.methods.registry import METHODS, YARDSTICKS
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
-from cslr.runs.private_figures import PrivateFigures
+from cslr.runs.measure import PrivateFigures
 from cslr.runs.results import Figures, Result
+from cslr.runs.verdict import verdict_of
 
-__all__ = ["print_other_unit", "print_summary"]
+__all__ = ["print_other_unit", "print_summary", "print_verdict"]
 
 _COSTS = {"nothing": ", ε = 0", "privately": "", "openly": ", ε = ∞"}
 
@@ -33,6 +34,8 @@ _FIGURES = {
     "private": "The accuracy above is noisy and covered by ε.",
 }
 
+_VERDICTS = {"above": "bold green", "below": "bold yellow", "unknown": "bold"}
+
 _MOST_COLUMNS = 6
 """Maximum number of labels shown as columns; more are shown as rows."""
 _WIDEST = 50
@@ -44,7 +47,7 @@ def print_summary(result: Result, console: Console) -> None:
     files = ["result.json", "trace.jsonl"]
     if result.rule == "stored" and result.evaluated:
         files.append("accuracy.png")
-    console.print()
+    print_verdict(result, console)
     console.print(Panel(_headline(result), border_style="blue", expand=False))
     if result.evaluated:
         console.print(_matrix(result))
@@ -60,6 +63,12 @@ def print_summary(result: Result, console: Console) -> None:
         Text.assemble("Files: ", (result.run_dir, "bold"), f"  ({', '.join(files)})"),
         soft_wrap=True,
     )
+
+
+def print_verdict(result: Result, console: Console) -> None:
+    """The first line of every result: what private data added to zero-shot, and for which ε."""
+    verdict = verdict_of(result.as_json())
+    console.print(Text(verdict.text, style=_VERDICTS[verdict.level]), soft_wrap=True)
 
 
 def print_other_unit(result: Result, other: Result, console: Console) -> None:
@@ -218,8 +227,8 @@ def _sparkline(figures: Figures) -> str:
     """The learning curve in characters: one bar per task, full at 100 %."""
     bars = "▁▂▃▄▅▆▇█"
     levels = np.clip(np.nan_to_num(figures.curve) / 100 * 8, 0, 7).astype(int)
-    known = np.isfinite(figures.curve)
-    return "".join(bars[n] if seen else " " for n, seen in zip(levels, known, strict=True))
+    finite = np.isfinite(figures.curve)
+    return "".join(bars[n] if seen else " " for n, seen in zip(levels, finite, strict=True))
 
 
 def _labels(result: Result) -> RenderableType:

@@ -1,7 +1,7 @@
-"""What a data holder declares about its rows, in a TOML file beside them. All of it is public.
+"""The public declaration of a data file: a TOML file next to it.
 
-Labels, tasks and the number of clients come from here and never from the rows: what would be read
-off private rows would be published without being paid for.
+Labels, tasks and the number of clients are taken from the declaration and never from the rows:
+anything derived from private rows would be published without a privacy charge.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Section(BaseModel):
 
 
 class Columns(_Section):
-    """Which column says what."""
+    """The names of the columns."""
 
     text: _Name = "text"
     label: _Name = "label"
@@ -61,7 +61,7 @@ class Columns(_Section):
     """Whose row it is, if a client holds rows of several people, or what belongs together."""
 
     def roles(self) -> dict[str, str]:
-        """The columns that must be there, by what they say."""
+        """The required columns, by role."""
         return {role: name for role, name in self.model_dump().items() if name is not None}
 
 
@@ -74,14 +74,14 @@ class DeclaredLabel(_Section):
 
 
 class DeclaredTask(_Section):
-    """A task, and the labels it is about; None: all of them."""
+    """A task and its labels; None: all labels."""
 
     name: _Name
     labels: tuple[_Name, ...] | None = Field(None, min_length=1)
 
 
 class TotalBudget(_Section):
-    """What all releases on these rows, in all runs, may cost a unit together."""
+    """The total budget per unit of privacy for all releases on these rows, over all runs."""
 
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(1e-5, gt=0, lt=1)
@@ -92,7 +92,7 @@ class TotalBudget(_Section):
 
 
 class Declaration(_Section):
-    """A data set as its holder declares it."""
+    """A data set as declared by its holder."""
 
     confirmed: StrictBool = False
     """Must be true before the declaration is used."""
@@ -158,7 +158,7 @@ class Declaration(_Section):
         return self.people if self.people is not None else self.clients
 
     def _check_unit(self) -> None:
-        """A person is a unit only where rows say whose they are, and people are registered."""
+        """The unit can be a person only with a person column and a declared number of people."""
         given = self.model_fields_set & {"people", "clients_per_person", "rows_per_person"}
         if self.privacy.unit == "client":
             if given:
@@ -224,7 +224,7 @@ class Declaration(_Section):
                     )
 
     def missing(self) -> tuple[str, ...]:
-        """What stands between this declaration and being used."""
+        """What is missing before the declaration can be used."""
         empty = [label.name for label in self.labels if not label.description.strip()]
         wanting = [f"add a description of label {name!r}" for name in empty]
         if self.family == "tagging":
@@ -234,7 +234,7 @@ class Declaration(_Section):
         return tuple(wanting)
 
     def _unmarked(self) -> list[str]:
-        """A word is understood from marked sentences alone, so every type needs some."""
+        """Types of entity are learnt from marked sentences only, so every type needs some."""
         marked = {name for label in self.labels for text in label.examples for name in _types(text)}
         wanting = [
             f"add examples of label {label.name!r}, marked as [words|{label.name}]"
@@ -244,7 +244,7 @@ class Declaration(_Section):
         return wanting if wanting or "O" in marked else ["add examples with words outside brackets"]
 
     def require_confirmed(self) -> None:
-        """Refuse a draft: a declaration is used only when its holder stands by it."""
+        """Raise an error for a draft: the holder must confirm a declaration before it is used."""
         if missing := self.missing():
             raise ConfigError(f"the declaration of {self.name!r} is a draft: {'; '.join(missing)}")
 
@@ -255,7 +255,7 @@ def declaration_path(data: Path, explicit: Path | None = None) -> Path:
 
 
 def load_declaration(path: Path) -> Declaration:
-    """The declaration in ``path``; a path within it is taken from the file's own folder."""
+    """The declaration in ``path``; paths in it are relative to the folder of the file."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

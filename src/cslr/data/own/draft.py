@@ -1,8 +1,8 @@
-"""A first draft of a declaration, for ``cslr data init``: everything guessed, nothing confirmed.
+"""A draft declaration for ``cslr data init``: all of it is guessed and must be confirmed.
 
-What a draft lists was seen in private rows. A label's name is published when the declaration is,
-so the holder must read the list and stand by it before anything is learnt. Columns are guessed by
-their names, the rest by their cells; a guess is never used, only written down to be confirmed.
+The labels in a draft come from private rows and are published with the declaration, so the holder
+must review and confirm them before training. Columns are guessed by name, everything else by the
+cells. A draft is refused by all other commands until it is confirmed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _TAG: Final = re.compile(r"O|[BI]-\S+")
 
 
 def draft(path: Path) -> str:
-    """The text of a TOML file for the rows in ``path``; it is refused until it is filled in."""
+    """The text of a TOML file for the rows in ``path``."""
     seen = look(path)
     parts = [
         [*_top(path, seen), ""],
@@ -180,19 +180,19 @@ def _scenario(seen: Seen) -> str:
 
 
 def _slug(stem: str) -> str:
-    """A name that can be part of a path."""
+    """A name that is safe in a path."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64] or "own"
 
 
 def _string(text: str) -> str:
-    """As TOML has it: escaped as in JSON, and DEL too. Half a character becomes a question mark."""
+    """A TOML string: escaped as in JSON, and DEL too. A lone surrogate becomes a question mark."""
     whole = text.encode("utf-8", errors="replace").decode()
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @dataclass
 class Seen:
-    """Everything a draft is made of; filled while the file is read."""
+    """What was seen in the file; filled while it is read."""
 
     columns: tuple[str, ...]
     roles: Mapping[str, str]
@@ -209,7 +209,7 @@ class Seen:
 
 
 def look(path: Path) -> Seen:
-    """Read the file twice: its first rows for what they are like, all of them for their names."""
+    """Read the file twice: first rows to guess columns and family, all rows to collect names."""
     kind = format_of(path)
     delimiter = csv_delimiter(path) if kind == "csv" else ","
     first = list(islice(_good(path, delimiter), _FIRST))
@@ -232,20 +232,20 @@ def _good(path: Path, delimiter: str) -> Iterator[Raw]:
 
 
 def _roles(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
-    """A column for each role: one of exactly such a name, else one with it among its words."""
-    found: dict[str, str] = {}
+    """The column for each role: an exact match of the name, else a match of one of its words."""
+    roles: dict[str, str] = {}
     for exact in (True, False):
-        for role in (role for role in _NAMES if role in wanted and role not in found):
-            free = [name for name in columns if name not in found.values()]
+        for role in (role for role in _NAMES if role in wanted and role not in roles):
+            free = [name for name in columns if name not in roles.values()]
             words = {name: [name.lower()] if exact else _words(name) for name in free}
-            matches = (name for known in _NAMES[role] for name in free if known in words[name])
+            matches = (name for usual in _NAMES[role] for name in free if usual in words[name])
             if match := next(matches, None):
-                found[role] = match
-    return {role: found[role] for role in _NAMES if role in found}
+                roles[role] = match
+    return {role: roles[role] for role in _NAMES if role in roles}
 
 
 def _words(name: str) -> list[str]:
-    """userId, user_id and USER-ID are user and id."""
+    """The words of a column name: userId, user_id and USER-ID give user and id."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return re.split(r"[\W_]+", parted.lower())
 
@@ -296,7 +296,7 @@ def _note(row: Raw, seen: Seen) -> None:
 
 
 def _labels_in(row: Raw, seen: Seen) -> list[str]:
-    """The labels of a row as the family has them; of tags the types of entity."""
+    """The labels of a row; for tagging the types of entity."""
     if "label" not in seen.roles:
         return []
     if seen.family == "classification":

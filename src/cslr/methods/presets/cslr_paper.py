@@ -26,14 +26,11 @@ __all__ = ["METHOD"]
 METHOD: Final = replay_method(
     "the paper's protocol",
     defaults={
-        "replay.release": "list",
-        "replay.clipping": "separate",
-        "replay.second_moments": "full",
-        "replay.grouping": "pooled",
+        "replay.release": "paper",
         "replay.list_size": 4,
         "replay.dimension": 32,
         "head.kind": "federated",
         "head.rounds": ROUNDS,
-        "head.participation": 0.3,
     },
+    head_q=0.3,
 )

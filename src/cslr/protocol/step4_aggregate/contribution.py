@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -219,9 +220,18 @@ def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> Float
 
 def folded(matrices: FloatArray) -> FloatArray:
     """Symmetric matrices (..., r, r) -> their upper triangles, of the same norm."""
-    up, across = np.triu_indices(matrices.shape[-1])
-    triangle: FloatArray = matrices[..., up, across] * np.where(up == across, 1.0, np.sqrt(2.0))
+    places, factors = _triangle(matrices.shape[-1])
+    flat = matrices.reshape(*matrices.shape[:-2], -1)
+    triangle: FloatArray = flat.take(places, axis=-1)
+    triangle *= factors
     return triangle
+
+
+@lru_cache(maxsize=4)
+def _triangle(dimension: int) -> tuple[IntArray, FloatArray]:
+    """The places of the upper triangle in a flat matrix, and the factor of each entry."""
+    up, across = np.triu_indices(dimension)
+    return up * dimension + across, np.where(up == across, 1.0, np.sqrt(2.0))
 
 
 def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:

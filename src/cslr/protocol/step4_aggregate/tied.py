@@ -61,6 +61,8 @@ def tied_moments(
     for a row that does not count.
     """
     away = (x[..., :directions] - prototypes[labels, :directions]) * np.sqrt(weights)[..., None]
+    if away.shape[-2] == 1:  # one row each: no sum, so no matrix product
+        return folded(np.swapaxes(away, -1, -2) * away)
     return folded(np.swapaxes(away, -1, -2) @ away)
 
 

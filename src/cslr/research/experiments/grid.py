@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cslr.config import Config, StreamConfig, load_config, mistakes, with_settings
 from cslr.errors import ConfigError
+from cslr.former_settings import MOVED
 
 __all__ = [
     "STUDIES_KEPT",
@@ -45,6 +46,7 @@ __all__ = [
 
 STUDIES_KEPT: Final = 2
 """Studies a process holds at a time; the largest fill a gigabyte."""
+_NAMED_AS: Final = {today: earlier for earlier, today in MOVED.items()}
 _NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile", "attack"}
 """What settles who holds which rows, once they are read."""
 _NOT_HERE: Final = {
@@ -67,14 +69,14 @@ class Cell:
         """The cell of a configuration.
 
         Its name is made of what differs from the defaults, so that a setting that a later version
-        adds leaves finished cells what they are.
+        adds leaves finished cells what they are; settings that replaced others are named as those.
         """
         usual = dotted(plain_config(Config()))
-        chosen = {
-            name: value
+        chosen = dict(
+            _NAMED_AS.get((name, value), (name, value)) if isinstance(value, str) else (name, value)
             for name, value in dotted(plain_config(config)).items()
             if value != usual[name]
-        }
+        )
         text = json.dumps(chosen, sort_keys=True)
         return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
 
@@ -87,11 +89,11 @@ class Cell:
     def title(self) -> str:
         """The cell in words: stream, method, seed, and every setting that is not the default."""
         usual = dotted(plain_config(Config()))
-        told = {"stream.name", "method", "seeds", "yardsticks"}
+        shown = {"stream.name", "method", "seeds", "yardsticks"}
         others = [
             f"{name} {'inf' if value is None and name == 'privacy.epsilon' else value}"
             for name, value in dotted(plain_config(self.config)).items()
-            if name not in told and value != usual[name]
+            if name not in shown and value != usual[name]
         ]
         stream, method = self.config.stream.name, self.config.method
         return " · ".join([stream, method, f"seed {self.seed}", *others])
@@ -101,9 +103,9 @@ class Cell:
         """All that reading and embedding depend on: cells that agree in it share one study."""
         stream = self.config.stream
         shared = {name: getattr(stream, name) for name in stream.model_fields_set - _NOT_READ}
-        embedded = ("encoder", "encoders", "layer", "upgrade")
-        own = {name: getattr(self.config, name) for name in embedded}
-        return Config(stream=StreamConfig(**shared), **own)
+        embedded = ("encoder", "encoders", "upgrade")
+        settings = {name: getattr(self.config, name) for name in embedded}
+        return Config(stream=StreamConfig(**shared), **settings)
 
     def reading(self, data: Path | None) -> Cell:
         """The same cell with its data in this directory."""
@@ -200,13 +202,13 @@ def chosen(
     methods: Sequence[str] = (),
 ) -> tuple[Cell, ...]:
     """The cells with one of these seeds, streams and methods; nothing given is no restriction."""
-    for flag, wanted, known in (
+    for flag, wanted, available in (
         ("--seeds", seeds, {cell.seed for cell in cells}),
         ("--streams", streams, {cell.config.stream.name for cell in cells}),
         ("--methods", methods, {cell.config.method for cell in cells}),
     ):
-        if unknown := [each for each in wanted if each not in known]:
-            listed = ", ".join(map(str, sorted(known)))
+        if unknown := [each for each in wanted if each not in available]:
+            listed = ", ".join(map(str, sorted(available)))
             raise ConfigError(f"{flag}: no cell has {unknown[0]!r}; known values: {listed}")
     return tuple(
         cell
@@ -270,8 +272,8 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
     config = load_config(None, {**given, "yardsticks": False})
     method_named(config.method)
     if config.stream.name not in STREAMS:
-        known = ", ".join(STREAMS)
-        raise ConfigError(f"unknown stream {config.stream.name!r}; known streams: {known}")
+        streams = ", ".join(STREAMS)
+        raise ConfigError(f"unknown stream {config.stream.name!r}; known streams: {streams}")
     if config.privacy.mode == "enforced":
         raise ConfigError(
             "privacy.mode: experiments cannot use enforced privacy, whose noise is not "
@@ -284,11 +286,11 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
 
 def dotted(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Nested tables as dotted names: ``stream.name = ...`` without quotes is a table in TOML."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{where}{key}"
-        found.update(dotted(value, f"{name}.") if isinstance(value, dict) else {name: value})
-    return found
+        flat.update(dotted(value, f"{name}.") if isinstance(value, dict) else {name: value})
+    return flat
 
 
 def _once(cells: Iterable[Cell]) -> tuple[Cell, ...]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from cslr.config import REMOVED
 from cslr.errors import DataError
+from cslr.former_settings import REMOVED, moved
 from cslr.research.experiments.grid import Cell, dotted, plain_config
 
 __all__ = ["outdated"]
@@ -23,7 +24,7 @@ def outdated(cell: Cell, trace: Path) -> list[str]:
     """
     try:
         with trace.open(encoding="utf-8") as file:
-            then = dotted(json.loads(file.readline())["config"])
+            then = _today(dotted(json.loads(file.readline())["config"]))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise DataError(f"{trace} is damaged; remove it and run the cell again") from None
     now = dotted(plain_config(cell.config))
@@ -37,3 +38,10 @@ def outdated(cell: Cell, trace: Path) -> list[str]:
         for name, value in REMOVED.items()
         if then.get(name, value) != value
     ]
+
+
+def _today(then: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a trace, those that another setting stands for today under its name."""
+    renamed = {name: moved(name, value) for name, value in then.items()}
+    kept = {name: value for name, value in then.items() if renamed[name] is None}
+    return {**kept, **dict(today for today in renamed.values() if today is not None)}

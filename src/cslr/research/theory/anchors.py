@@ -219,10 +219,10 @@ def examine(
     """NON-PRIVATE: reads the lists of simulated clients as they are. None: the paper's counts."""
     name, sentences = embedded.stream.name, len(embedded.public)
     unit = "word" if embedded.family.name == "tagging" else "sentence"
-    if config.replay.anchor_kind != "sentences" or config.replay.grouping == "pooled":
+    if config.replay.anchor_kind != "sentences" or config.replay.pooled:
         raise ConfigError(
             "cslr anchors supports lists per label and public sentences as anchors only: "
-            "remove replay.anchor_kind and replay.grouping"
+            "remove replay.matcher and replay.release"
         )
     wanted = max([config.replay.anchors, *(counts or ())])
     if wanted > sentences:

@@ -203,7 +203,7 @@ def judge(
 
     here = source.public.z[chosen]
     into, _ = fit_map(source.public.z[~held], target.public.z[~held])
-    found = [
+    checks = [
         kept("apart", None, here, here, source.labels),
         kept("mapped", None, into(here), there, target.labels),
     ]
@@ -214,8 +214,8 @@ def judge(
             for view in (source, target)
         )
         seen = one.common(here), other.common(there), other.common(target.labels)
-        found.append(kept("relative", count, *seen))
-    return tuple(found)
+        checks.append(kept("relative", count, *seen))
+    return tuple(checks)
 
 
 def reach(name: str, view: EncoderView, labels: Sequence[str]) -> Reach:
@@ -239,11 +239,11 @@ def _public_part(settled: SettledConfig) -> Stream:
     wanted, declaration = settled.given.stream, settled.declaration
     if declaration is None or wanted.public is None:
         return _without_rows(load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario))
-    known, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
+    declared, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
     return Stream(
         name=declaration.name,
-        labels=known.labels,
-        tasks=known.tasks,
+        labels=declared.labels,
+        tasks=declared.tasks,
         train=_NOTHING,
         test=_NOTHING,
         public=tuple(map(spaced, sentences)) if declaration.family == "tagging" else sentences,
@@ -279,8 +279,8 @@ def _neighbours(queries: FloatArray, pool: FloatArray) -> IntArray:
     return np.argpartition(-similarity, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
-def _shared(found: IntArray, wanted: IntArray) -> float:
-    return float(np.mean((wanted[:, :, None] == found[:, None, :]).any(axis=2)))
+def _shared(retrieved: IntArray, wanted: IntArray) -> float:
+    return float(np.mean((wanted[:, :, None] == retrieved[:, None, :]).any(axis=2)))
 
 
 def _answers(z: FloatArray, labels: FloatArray) -> IntArray:

@@ -146,9 +146,9 @@ def logistic_rule(rows: FloatArray, drawn: FloatArray) -> tuple[FloatArray, floa
         value = np.logaddexp(0.0, -score).mean() + 0.5 * RIDGE * float(penalised @ penalised)
         return float(value), x.T @ slope + RIDGE * penalised
 
-    found = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x
-    weights = found[:-1] / scale
-    return weights, float(weights @ centre - found[-1])
+    coefficients = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x
+    weights = coefficients[:-1] / scale
+    return weights, float(weights @ centre - coefficients[-1])
 
 
 def energy_distance(x: FloatArray, y: FloatArray) -> float:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy.noise import KeyStream
-from cslr.privacy.sampling import poisson_cohort
+from cslr.privacy.noise import KeyStream, poisson_cohort
 
 KEY = bytes(range(1, 33))
 

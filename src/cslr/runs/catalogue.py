@@ -1,0 +1,160 @@
+"""The runs of a folder: found, read from their own files, compared and deleted.
+
+Only files of the run directories are read, so a run may have been moved, and its data and its
+encoder need not be there any more.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from cslr.config import Config
+from cslr.errors import ConfigError, RunDirectoryError
+from cslr.runs.directory import read_config
+from cslr.runs.verdict import verdict_of
+
+__all__ = ["StoredRun", "compared", "delete_run", "find_runs", "read_run"]
+
+State = Literal["finished", "unfinished"]
+
+_FILES: Final = (
+    "config.json",
+    "trace.jsonl",
+    "result.json",
+    "accuracy.png",
+    "model.json",
+    "picture.json",
+    "report.html",
+    "seed-*",
+    ".*.part",
+)
+"""What a run directory holds; one that holds more is not deleted."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A run as its directory has it."""
+
+    path: Path
+    config: Config
+    result: dict[str, Any] | None
+    """``result.json``; None while the run is not finished."""
+    written: datetime
+    """When its configuration was written."""
+
+    @property
+    def state(self) -> State:
+        """Whether all tasks are learnt."""
+        return "unfinished" if self.result is None else "finished"
+
+    @property
+    def verdict(self) -> str:
+        """The first line of its result."""
+        if self.result is None:
+            return f"not finished; repeat its command with --run-dir {self.path}"
+        return verdict_of(self.result).text
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        result = self.result or {}
+        return {
+            "run": str(self.path),
+            "state": self.state,
+            "started": self.written.isoformat(timespec="seconds"),
+            "stream": self.config.stream.name,
+            "method": self.config.method,
+            "privacy": self.config.privacy.mode,
+            "unit": self.config.privacy.unit,
+            "aa": result.get("aa"),
+            "epsilon": result.get("epsilon", {}).get("end_to_end", {}).get("roster"),
+            "verdict": self.verdict,
+        }
+
+
+def read_run(path: Path) -> StoredRun:
+    """The run in a directory."""
+    config = read_config(path)
+    file = path / "result.json"
+    result = None
+    if file.is_file():
+        try:
+            result = json.loads(file.read_text(encoding="utf-8"))
+            verdict_of(result)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RunDirectoryError(
+                f"{file} is damaged; repeat the command of the run with --run-dir {path}"
+            ) from None
+    written = datetime.fromtimestamp((path / "config.json").stat().st_mtime)
+    return StoredRun(path, config, result, written)
+
+
+def find_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
+    """The runs in a folder, oldest first, and what is wrong with directories that look like one."""
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is not a directory; give the folder of your runs, or start one: cslr run"
+        )
+    runs, wrong = [], []
+    for file in sorted(folder.glob("*/config.json")):
+        try:
+            runs.append(read_run(file.parent))
+        except RunDirectoryError as error:
+            wrong.append(str(error))
+    return sorted(runs, key=lambda run: (run.written, run.path.name)), wrong
+
+
+def compared(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
+    """Settings in which runs differ, then their figures: a value for each run."""
+    plain = [_flat(run.config.model_dump(mode="json")) for run in runs]
+    names = list(dict.fromkeys(name for each in plain for name in each))
+    differing = {
+        name: [each.get(name) for each in plain]
+        for name in names
+        if any(each.get(name) != plain[0].get(name) for each in plain)
+    }
+    facts = [_figures(run) for run in runs]
+    return {**differing, **{name: [each[name] for each in facts] for name in facts[0]}}
+
+
+def _figures(run: StoredRun) -> dict[str, Any]:
+    result = run.result or {}
+    yardsticks = result.get("yardsticks", {})
+    return {
+        "AA": result.get("aa"),
+        "BWT": result.get("bwt"),
+        "zero-shot AA": yardsticks.get("zero-shot", {}).get("aa"),
+        "joint AA": yardsticks.get("joint", {}).get("aa"),
+        "end-to-end ε (roster)": result.get("epsilon", {}).get("end_to_end", {}).get("roster"),
+        "verdict": run.verdict,
+    }
+
+
+def _flat(plain: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """Dotted names."""
+    flat: dict[str, Any] = {}
+    for key, value in plain.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{where}{key}.")
+        else:
+            flat[f"{where}{key}"] = value
+    return flat
+
+
+def delete_run(path: Path) -> None:
+    """Remove a run directory. A federation's ledger lies elsewhere and stays."""
+    if path.is_symlink():
+        raise RunDirectoryError(f"{path} is a symbolic link; give the directory itself")
+    read_config(path)
+    others = [each.name for each in path.iterdir() if not any(each.match(name) for name in _FILES)]
+    if others:
+        raise RunDirectoryError(
+            f"{path} also contains {', '.join(sorted(others))}, which no run wrote; move that away "
+            "first"
+        )
+    shutil.rmtree(path)
