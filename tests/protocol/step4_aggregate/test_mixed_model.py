@@ -100,7 +100,7 @@ def model_of(observed, variance, prior, effects) -> _Model:
         observed.T,
         prior.T,
         variance,
-        [effect.shared() for effect in effects],
+        [effect.group for effect in effects],
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )

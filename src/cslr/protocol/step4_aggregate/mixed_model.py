@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
+from cslr.numerics.grouped import GroupedCovariances, factored
 
 __all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
 
@@ -53,11 +55,6 @@ class Effect:
     usual: float
     """The scale it is held near."""
 
-    def shared(self) -> FloatArray:
-        """(K, K) 1 where two modes share the effect."""
-        same: FloatArray = (self.group[:, None] == self.group).astype(np.float64)
-        return same
-
 
 def posterior_means(
     observed: FloatArray, variance: FloatArray, prior: FloatArray, effects: Sequence[Effect]
@@ -74,7 +71,7 @@ def posterior_means(
         (observed - centre)[seen].T,
         (prior - centre)[seen].T,
         np.maximum(variance[seen], LEAST_NOISE),
-        [effect.shared()[np.ix_(seen, seen)] for effect in effects],
+        [effect.group[seen] for effect in effects],
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )
@@ -82,7 +79,10 @@ def posterior_means(
     contrast, residual = model.solved(log_scales)
     posterior: FloatArray = centre + contrast * (prior - centre)
     for effect, scale in zip(effects, np.exp(log_scales), strict=True):
-        posterior += (scale * effect.shared()[:, seen] @ residual.T) * effect.spectrum
+        columns = _numbered(effect.group)
+        sums = np.zeros((int(columns.max()) + 1, len(centre)))  # of the modes of a group
+        np.add.at(sums, columns[seen], residual.T)
+        posterior += scale * sums[columns] * effect.spectrum
     return posterior
 
 
@@ -93,7 +93,7 @@ class _Model:
     y: FloatArray  # (r, K)
     x: FloatArray  # (r, K) the public contrast, of which β is the coefficient
     noise: FloatArray  # (K,)
-    shared: list[FloatArray]  # (K, K) for each effect
+    groups: list[IntArray]  # (K,) for each effect
     spectra: list[FloatArray]  # (r,) for each effect
     usual: FloatArray  # log of the usual scale of each effect
 
@@ -106,49 +106,72 @@ class _Model:
 
     def solved(self, log_scales: FloatArray) -> tuple[float, FloatArray]:
         """(β, C⁻¹(y − βx)) for these scales, the latter (r, K)."""
-        inverse = np.linalg.inv(self._covariance(log_scales))
-        contrast = self._contrast(inverse)
-        return contrast, _times(inverse, self.y - contrast * self.x)
+        covariances = self._covariances(log_scales)
+        contrast = self._contrast(covariances)
+        return contrast, covariances.solve(self.y - contrast * self.x)
 
-    def _covariance(self, log_scales: FloatArray) -> FloatArray:
-        """(r, K, K) of what was released."""
-        total = np.broadcast_to(np.diag(self.noise), (len(self.y), *np.diag(self.noise).shape))
-        for scale, shared, spectrum in zip(
-            np.exp(log_scales), self.shared, self.spectra, strict=True
-        ):
-            total = total + scale * spectrum[:, None, None] * shared
-        return total
+    @cached_property
+    def _columns(self) -> list[IntArray]:
+        return [_numbered(group) for group in self.groups]
 
-    def _contrast(self, inverse: FloatArray) -> float:
+    def _alone(self, effect: int) -> bool:
+        """Whether no two of the modes share an effect: it is part of the diagonal."""
+        return int(self._columns[effect].max()) + 1 == len(self.noise)
+
+    def _covariances(self, log_scales: FloatArray) -> GroupedCovariances:
+        """(r,) of what was released."""
+        scales = np.exp(log_scales)
+        diagonal = np.broadcast_to(self.noise, self.y.shape)
+        groups, amounts = [], []
+        for i, (scale, spectrum) in enumerate(zip(scales, self.spectra, strict=True)):
+            if self._alone(i):
+                diagonal = diagonal + (scale * spectrum)[:, None]
+            else:
+                groups.append(self._columns[i])
+                amounts.append(scale * spectrum)
+        return factored(diagonal, groups, amounts)
+
+    def _contrast(self, covariances: GroupedCovariances) -> float:
         """β by generalised least squares, held near 1."""
-        weighted = _times(inverse, self.x)
+        weighted = covariances.solve(self.x)
         held = 1.0 / CONTRAST_UNSURE**2
         return float(((weighted * self.y).sum() + held) / ((weighted * self.x).sum() + held))
 
     def _loss(self, log_scales: FloatArray) -> tuple[float, FloatArray]:
         """Negative log posterior density of the scales at the best β, and its gradient."""
-        covariance = self._covariance(log_scales)
-        inverse = np.linalg.inv(covariance)
-        contrast = self._contrast(inverse)
+        covariances = self._covariances(log_scales)
+        contrast = self._contrast(covariances)
         residual = self.y - contrast * self.x
-        solved = _times(inverse, residual)
+        solved = covariances.solve(residual)
         spread = SCALE_DECADES * np.log(10)
         away = (log_scales - self.usual) / spread
         loss = 0.5 * (
             (residual * solved).sum()
-            + np.linalg.slogdet(covariance)[1].sum()
+            + covariances.log_determinant.sum()
             + np.square((contrast - 1) / CONTRAST_UNSURE)
             + np.square(away).sum()
         )
         gradient = away / spread
-        for i, (shared, spectrum) in enumerate(zip(self.shared, self.spectra, strict=True)):
-            trace = np.einsum("dij,ji->d", inverse, shared)
-            fit = ((solved @ shared) * solved).sum(axis=1)
+        alone = covariances.diagonal_of_inverse().sum(axis=1)
+        traces = iter(covariances.traces())
+        for i, (columns, spectrum) in enumerate(zip(self._columns, self.spectra, strict=True)):
+            trace = alone if self._alone(i) else next(traces)
+            together = _sums(solved, columns)  # (r, groups)
+            fit = np.square(together).sum(axis=1)
             gradient[i] += 0.5 * np.exp(log_scales[i]) * (spectrum * (trace - fit)).sum()
         return float(loss), gradient
 
 
-def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
-    """(r, K, K) by (r, K) -> (r, K)."""
-    product: FloatArray = np.matmul(matrices, vectors[..., None])[..., 0]
-    return product
+def _numbered(group: IntArray) -> IntArray:
+    """(K,) the groups counted from 0 in the order in which they occur, whatever they are called."""
+    _, first, place = np.unique(group, return_index=True, return_inverse=True)
+    numbered: IntArray = np.argsort(np.argsort(first))[place.ravel()]
+    return numbered
+
+
+def _sums(vectors: FloatArray, columns: IntArray) -> FloatArray:
+    """(r, groups) of vectors (r, K), added up by group."""
+    order = np.argsort(columns, kind="stable")
+    begins = np.flatnonzero(np.diff(columns[order], prepend=-1))
+    sums: FloatArray = np.add.reduceat(vectors[:, order], begins, axis=1)
+    return sums
