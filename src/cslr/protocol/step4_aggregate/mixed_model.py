@@ -2,13 +2,15 @@
 
 The mean of mode m, of task t and label k, is modelled as
 
-    θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + e_m,
+    θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + B p_m + e_m,
 
 p the public prototypes and p̄ their mean. β says how far label texts are right about the contrast
 between labels; o is what all modes have against the public corpus (news against encyclopaedia),
 o_t what a task adds for all its labels (reviews of books), c_k what a label means in every task
 (praise), e_m what is the mode's own; where a label has several modes, part of it is theirs
-together. Effects are independent Gaussians over the directions, each
+together. B p_m is what follows from a label's text: labels with similar texts (asking for a hotel,
+asking for a train) differ from them in similar ways. Effects are independent Gaussians over the
+directions, each
 with a public spectrum and a scale that is the likeliest given all releases and what is usual.
 Releases are seen with noise of known size, a mode not released yet with infinite noise.
 """
@@ -26,9 +28,9 @@ from cslr.arrays import FloatArray, IntArray
 
 __all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
 
-USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3}
+USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3, "text": 0.3}
 """Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
-``task`` and ``label`` by guess. Without noise other streams prefer larger ones."""
+the others by guess. Without noise other streams prefer larger ones."""
 SCALE_DECADES: Final = 0.35
 """Standard deviation of log₁₀ of a scale: where noise is heavy the likelihood is flat and would
 pick a scale by chance."""
@@ -52,9 +54,12 @@ class Effect:
     spectrum: FloatArray  # (r,) its variance in each direction, up to a scale
     usual: float
     """The scale it is held near."""
+    kernel: FloatArray | None = None  # (K, K) how far modes share it, where that is no yes or no
 
     def shared(self) -> FloatArray:
         """(K, K) 1 where two modes share the effect."""
+        if self.kernel is not None:
+            return self.kernel
         same: FloatArray = (self.group[:, None] == self.group).astype(np.float64)
         return same
 
