@@ -304,8 +304,27 @@ def _towards_texts(
     far = np.einsum("ki,ki->k", means, np.linalg.solve(space.shape, means.T).T)
     away = np.einsum("ki,ki->k", rules, of_texts)
     of_texts *= np.sqrt(far / np.maximum(away, 1e-12))[:, None]
-    moved: FloatArray = (of_texts - means)[:, : space.dimension] / 2
+    share = _share_of_texts(public, texts, groups)
+    moved: FloatArray = share * (of_texts - means)[:, : space.dimension]
     return moved
+
+
+def _share_of_texts(public: FloatArray, texts: FloatArray, groups: IntArray) -> float:
+    """How much label texts count in prototypes; the sentences that stand for labels are the rest.
+
+    A corpus may hold no sentence that is about a label. How clearly those of ``groups`` (c, k)
+    prefer their own label, in standard deviations m of a similarity, tells: they count for
+    m² / (1 + m²).
+    """
+    if len(texts) < 2:
+        return 0.5
+    similarity = public @ texts.T  # (n, c)
+    margins = []
+    for label, group in enumerate(groups):
+        others = np.delete(similarity[group], label, axis=1).max(axis=1)
+        margins.append((similarity[group, label] - others).mean() / similarity[:, label].std())
+    clear = max(float(np.mean(margins)), 0.0)
+    return 1.0 / (1.0 + clear**2)
 
 
 def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:

@@ -37,6 +37,10 @@ SHARPER: Final = 8.0
 """Logits of norm at most 1 say little by themselves: they are read this much louder."""
 ELECTED_UNSURE: Final = 0.02
 """Doubt about each coordinate of a mean that was selected: it is near the truth, not at it."""
+LEAST_TEXTS: Final = 3
+"""Different label texts from which on what they have in common is looked for."""
+MOST_FACTORS: Final = 16
+"""Leading directions of the label texts in which it is looked for: work grows with its square."""
 TARGET_UNSURE: Final = 0.15
 """Doubt that a mode's target is the usual one of its label."""
 
@@ -256,7 +260,9 @@ def _side_by_side(
 def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
     """(K, r) posterior means of all modes."""
     prior = modes.prototypes.mean[sums.modes]
-    effects = _effects(sums.tasks, modes.labels[sums.modes], space.between[: space.dimension])
+    spectrum = space.between[: space.dimension]
+    effects = _effects(sums.tasks, modes.labels[sums.modes], spectrum)
+    effects += _effect_of_texts(prior, spectrum)
     return posterior_means(sums.observed, sums.variance, prior, effects)
 
 
@@ -280,6 +286,16 @@ def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Ef
         effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
         effects.append(Effect(tasks, spectrum, USUAL["task"]))
     return effects
+
+
+def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
+    """What is linear in what label texts say, (K, r); two labels would share nothing by it."""
+    if len(np.unique(prior, axis=0)) < LEAST_TEXTS:
+        return []
+    left, values, _ = np.linalg.svd(prior - prior.mean(axis=0), full_matrices=False)
+    factors = left[:, :MOST_FACTORS] * values[:MOST_FACTORS]
+    factors /= np.sqrt(np.square(values).sum() / len(prior))
+    return [Effect(np.arange(len(prior)), spectrum, USUAL["text"], factors)]
 
 
 def _flattened(spectrum: FloatArray) -> FloatArray:

@@ -1,14 +1,16 @@
-"""A mixed model of the means of modes, fitted by marginal likelihood.
+"""What modes have in common: a mixed model of their means, fitted by marginal likelihood.
 
 The mean of mode m, of task t and label k, is modelled as
 
-    θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + e_m,
+    θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + B p_m + e_m,
 
 p the public prototypes and p̄ their mean. β says how far label texts are right about the contrast
 between labels; o is what all modes have against the public corpus (news against encyclopaedia),
 o_t what a task adds for all its labels (reviews of books), c_k what a label means in every task
 (praise), e_m what is the mode's own; where a label has several modes, part of it is theirs
-together. Effects are independent Gaussians over the directions, each
+together. B p_m is what follows from a label's text: labels with similar texts (asking for a hotel,
+asking for a train) differ from them in similar ways. Effects are independent Gaussians over the
+directions, each
 with a public spectrum and a scale that is the likeliest given all releases and what is usual.
 Releases are seen with noise of known size, a mode not released yet with infinite noise.
 """
@@ -23,14 +25,14 @@ from typing import Final
 import numpy as np
 from scipy.optimize import minimize
 
-from cslr.arrays import FloatArray, IntArray
-from cslr.numerics.grouped import GroupedCovariances, factored
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.numerics.factored import FactoredCovariances, factored, membership
 
 __all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
 
-USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3}
+USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3, "text": 0.3}
 """Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
-``task`` and ``label`` by guess. Without noise other streams prefer larger ones."""
+the others by guess. Without noise other streams prefer larger ones."""
 SCALE_DECADES: Final = 0.35
 """Standard deviation of log₁₀ of a scale: where noise is heavy the likelihood is flat and would
 pick a scale by chance."""
@@ -54,6 +56,28 @@ class Effect:
     spectrum: FloatArray  # (r,) its variance in each direction, up to a scale
     usual: float
     """The scale it is held near."""
+    factors: FloatArray | None = None  # (K, q) how far modes have it, where that is no yes or no
+
+    @cached_property
+    def columns(self) -> IntArray:
+        """(K,) the groups, counted from 0."""
+        return _numbered(self.group)
+
+    def spread(self, residual: FloatArray, seen: BoolArray) -> FloatArray:
+        """(K, r) how far the residuals (r, K') of the modes seen (K,) are those of others, too."""
+        if self.factors is not None:
+            shared: FloatArray = self.factors @ (self.factors[seen].T @ residual.T)
+            return shared
+        sums = np.zeros((int(self.columns.max()) + 1, len(residual)))  # of the modes of a group
+        np.add.at(sums, self.columns[seen], residual.T)
+        return sums[self.columns]
+
+    def of(self, seen: BoolArray) -> FloatArray | None:
+        """(K', ·) its factors for the modes seen (K,); None: no two of them share it."""
+        if self.factors is not None:
+            return self.factors[seen]
+        columns = _numbered(self.group[seen])
+        return None if int(columns.max()) + 1 == len(columns) else membership(columns)
 
 
 def posterior_means(
@@ -71,7 +95,7 @@ def posterior_means(
         (observed - centre)[seen].T,
         (prior - centre)[seen].T,
         np.maximum(variance[seen], LEAST_NOISE),
-        [effect.group[seen] for effect in effects],
+        [effect.of(seen) for effect in effects],
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )
@@ -79,10 +103,7 @@ def posterior_means(
     contrast, residual = model.solved(log_scales)
     posterior: FloatArray = centre + contrast * (prior - centre)
     for effect, scale in zip(effects, np.exp(log_scales), strict=True):
-        columns = _numbered(effect.group)
-        sums = np.zeros((int(columns.max()) + 1, len(centre)))  # of the modes of a group
-        np.add.at(sums, columns[seen], residual.T)
-        posterior += scale * sums[columns] * effect.spectrum
+        posterior += scale * effect.spread(residual, seen) * effect.spectrum
     return posterior
 
 
@@ -93,7 +114,7 @@ class _Model:
     y: FloatArray  # (r, K)
     x: FloatArray  # (r, K) the public contrast, of which β is the coefficient
     noise: FloatArray  # (K,)
-    groups: list[IntArray]  # (K,) for each effect
+    factors: list[FloatArray | None]  # (K, ·) for each effect; None: every mode has its own
     spectra: list[FloatArray]  # (r,) for each effect
     usual: FloatArray  # log of the usual scale of each effect
 
@@ -110,28 +131,20 @@ class _Model:
         contrast = self._contrast(covariances)
         return contrast, covariances.solve(self.y - contrast * self.x)
 
-    @cached_property
-    def _columns(self) -> list[IntArray]:
-        return [_numbered(group) for group in self.groups]
-
-    def _alone(self, effect: int) -> bool:
-        """Whether no two of the modes share an effect: it is part of the diagonal."""
-        return int(self._columns[effect].max()) + 1 == len(self.noise)
-
-    def _covariances(self, log_scales: FloatArray) -> GroupedCovariances:
+    def _covariances(self, log_scales: FloatArray) -> FactoredCovariances:
         """(r,) of what was released."""
         scales = np.exp(log_scales)
         diagonal = np.broadcast_to(self.noise, self.y.shape)
-        groups, amounts = [], []
-        for i, (scale, spectrum) in enumerate(zip(scales, self.spectra, strict=True)):
-            if self._alone(i):
+        shared, amounts = [], []
+        for scale, factors, spectrum in zip(scales, self.factors, self.spectra, strict=True):
+            if factors is None:
                 diagonal = diagonal + (scale * spectrum)[:, None]
             else:
-                groups.append(self._columns[i])
+                shared.append(factors)
                 amounts.append(scale * spectrum)
-        return factored(diagonal, groups, amounts)
+        return factored(diagonal, shared, amounts)
 
-    def _contrast(self, covariances: GroupedCovariances) -> float:
+    def _contrast(self, covariances: FactoredCovariances) -> float:
         """β by generalised least squares, held near 1."""
         weighted = covariances.solve(self.x)
         held = 1.0 / CONTRAST_UNSURE**2
@@ -154,9 +167,9 @@ class _Model:
         gradient = away / spread
         alone = covariances.diagonal_of_inverse().sum(axis=1)
         traces = iter(covariances.traces())
-        for i, (columns, spectrum) in enumerate(zip(self._columns, self.spectra, strict=True)):
-            trace = alone if self._alone(i) else next(traces)
-            together = _sums(solved, columns)  # (r, groups)
+        for i, (factors, spectrum) in enumerate(zip(self.factors, self.spectra, strict=True)):
+            trace = alone if factors is None else next(traces)
+            together = solved if factors is None else solved @ factors  # (r, ·)
             fit = np.square(together).sum(axis=1)
             gradient[i] += 0.5 * np.exp(log_scales[i]) * (spectrum * (trace - fit)).sum()
         return float(loss), gradient
@@ -167,11 +180,3 @@ def _numbered(group: IntArray) -> IntArray:
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     numbered: IntArray = np.argsort(np.argsort(first))[place.ravel()]
     return numbered
-
-
-def _sums(vectors: FloatArray, columns: IntArray) -> FloatArray:
-    """(r, groups) of vectors (r, K), added up by group."""
-    order = np.argsort(columns, kind="stable")
-    begins = np.flatnonzero(np.diff(columns[order], prepend=-1))
-    sums: FloatArray = np.add.reduceat(vectors[:, order], begins, axis=1)
-    return sums
