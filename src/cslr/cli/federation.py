@@ -110,11 +110,14 @@ def join_command(
     sessions: Annotated[
         int | None, typer.Option(help="Masked vectors that may ever leave this node.")
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Build the agreement anew, and compare.")
+    ] = False,
     roster: Annotated[Path | None, typer.Option(help="Pin the members of this file.")] = None,
 ) -> None:
     """Join: make keys on this machine and pin the offer; later, pin the roster."""
     from cslr.federation.parties.charter import Roster, fingerprint, read_model
-    from cslr.runs.deployment.joining import pin_roster
+    from cslr.runs.deployment.joining import pin_roster, read_offer, verify_agreement
     from cslr.runs.deployment.node_machine import join_machine
 
     if roster is not None:
@@ -126,6 +129,8 @@ def join_command(
         return
     if offer is None or name is None or (data is None) == (part is None):
         raise ConfigError("give --offer, --name and either --data FILE or --part N; or --roster")
+    if verify:
+        verify_agreement(read_offer(offer))
     rows: dict[str, str | int] = {"part": part} if part is not None else {}
     if data is not None:
         rows = {"data": str(data.resolve())}

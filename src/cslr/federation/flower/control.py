@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Final
 
@@ -51,15 +52,20 @@ client, server = ClientApp(), ServerApp()
 """
 
 
-def empty_bundle() -> bytes:
-    """An app bundle without anything in it that would be run."""
+def empty_bundle(apps: str = _APPS) -> bytes:
+    """An app bundle without anything in it that would be run.
+
+    apps: the source of its two apps; another one shows that nobody runs it.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "app"
         (folder / "empty_bundle").mkdir(parents=True)
         (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
         (folder / "empty_bundle" / "__init__.py").write_text("", encoding="utf-8")
-        (folder / "empty_bundle" / "apps.py").write_text(_APPS, encoding="utf-8")
-        return bytes(build_fab_from_disk(folder))
+        (folder / "empty_bundle" / "apps.py").write_text(apps, encoding="utf-8")
+        with warnings.catch_warnings():  # Flower uses a name that pathspec has deprecated
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return bytes(build_fab_from_disk(folder))
 
 
 def register_node(address: str, certificate: Path, public_key: str) -> None:

@@ -1,8 +1,13 @@
-"""SuperLink and SuperNodes as processes that end together with whoever started them."""
+"""SuperLink and SuperNodes as processes that end together with whoever started them.
+
+Children are in the process group of their parent and, on Linux, are ended by the kernel when it is
+gone, so that a parent that is killed leaves nothing running.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -34,10 +39,12 @@ _GRACE: Final = 15.0
 
 @dataclass
 class Processes:
-    """Child processes, each in a group of its own; all are gone when the block is left."""
+    """Child processes; all are gone when the block is left."""
 
     folder: Path
     """For their logs and for Flower's own files, which are disposable."""
+    groups: bool = False
+    """Whether each begins a group of its own, which is then ended with all its members."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -57,26 +64,39 @@ class Processes:
         environment = {**os.environ, **_QUIET, "FLWR_HOME": str(self.folder / "flower")}
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                list(command), env=environment, stdout=log, stderr=log, start_new_session=True
+                list(command),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=self.groups,
+                preexec_fn=_end_with_parent,
             )
         self.running[name] = process
         return process
 
     def kill(self, name: str) -> None:
         """End a process and its children at once."""
-        _signal(self.running.pop(name), signal.SIGKILL)
+        process = self.running.pop(name)
+        self._signal(process, signal.SIGKILL)
+        process.wait()
 
     def end(self) -> None:
         """End all of them: first politely, then not."""
         for process in reversed(self.running.values()):
-            _signal(process, signal.SIGTERM)
+            self._signal(process, signal.SIGTERM)
         end = time.monotonic() + _GRACE
         for process in self.running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, end - time.monotonic()))
-            _signal(process, signal.SIGKILL)
+            self._signal(process, signal.SIGKILL)
             process.wait()
         self.running.clear()
+
+    def _signal(self, process: subprocess.Popen[bytes], number: int) -> None:
+        send = os.killpg if self.groups else os.kill
+        with contextlib.suppress(ProcessLookupError):
+            send(process.pid, number)
 
     def check(self) -> None:
         """Refuse to go on if one of them has ended by itself."""
@@ -87,12 +107,10 @@ class Processes:
                 )
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """To the whole group: a SuperNode may have children of its own."""
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return
+def _end_with_parent() -> None:
+    """In the child, before it begins: PR_SET_PDEATHSIG, where there is such a thing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def superlink_command(host: str, port: int, keys: Path, database: Path) -> list[str]:

@@ -100,16 +100,22 @@ def serve(served: Served, going_on: Callable[[], bool], on_line: Callable[[str],
 
 
 def run_server(
-    served: Served, status: Status, seconds: float, present: int | None = None, wait: float = 300.0
+    served: Served,
+    status: Status,
+    seconds: float,
+    present: int | None = None,
+    wait: float = 300.0,
+    bundle: bytes | None = None,
 ) -> None:
     """Learn every task over the SuperLink that ``serve`` runs, in this process.
 
     seconds: the deadline of an exchange. present: nodes to wait for; None: all members.
+    bundle: the app that Flower ships to nodes, which they do not run; None: an empty one.
     """
     charter, roster = served.charter, served.roster
     address, authority = address_of(served.path / "offer"), served.path / "offer" / "ca.crt"
     status.write(phase="starting", address=address)
-    start_run(address, authority, empty_bundle())
+    start_run(address, authority, bundle or empty_bundle())
     needed = present or charter.members
 
     def main(transport: GridTransport) -> None:

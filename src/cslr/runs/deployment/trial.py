@@ -43,7 +43,7 @@ def start_node(processes: Processes, folder: Path) -> None:
 def try_federation(served: Served, seconds: float, on_line: Callable[[str], None]) -> None:
     """Start the server and all nodes, learn every task, end all processes."""
     members = [member.name for member in served.roster.members]
-    with Processes(served.path / "logs") as processes:
+    with Processes(served.path / "logs", groups=True) as processes:
         processes.start("serve", [*_PROGRAM, "serve", str(served.path)])
         for name in members:
             start_node(processes, served.path / name)
