@@ -238,7 +238,8 @@ def test_the_documents_name_every_verb():
     of_data, of_theory = {"init", "check", "fetch"}, {"anchors", "quality"}
     of_experiments = {"reproduce", "tables"}
     of_ledger, others = {"show", "verify", "moved"}, {"run", "upgrade", "predict", "plan", "audit"}
-    verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments}
+    of_federation = {"join", "serve", "node", "status", "down", "try"}
+    verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments, *of_federation}
     assert named == verbs
     assert verbs == _verbs(get_command(app))
 

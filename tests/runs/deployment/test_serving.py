@@ -6,6 +6,8 @@ All tests here share one embedding cache, so they run in one worker.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,13 @@ from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Member, Roster, fingerprint
 from cslr.privacy.ledger.book import Ledger
 from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
-from cslr.runs.deployment.joining import join, open_node, pin_roster, read_offer
+from cslr.runs.deployment.joining import (
+    join,
+    open_node,
+    pin_roster,
+    read_offer,
+    verify_agreement,
+)
 from cslr.runs.deployment.node_rows import rows_of_part
 from cslr.runs.deployment.serving import Served, learn_remotely
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
@@ -100,10 +108,7 @@ def test_a_server_has_no_row(tmp_path):
 def test_own_rows_are_read_as_on_one_machine(tmp_path):
     folder = tmp_path / "rows"
     folder.mkdir()
-    clinics = "examples/clinics"
-    from pathlib import Path
-
-    root = Path(__file__).parents[3] / clinics
+    root = Path(__file__).parents[3] / "examples" / "clinics"
     header, *lines = (root / "clinics.csv").read_text(encoding="utf-8").splitlines()
     place = header.split(",").index("clinic")
     names = sorted({line.split(",")[place] for line in lines})
@@ -126,6 +131,16 @@ def test_an_offer_whose_parts_do_not_belong_together_is_refused(tmp_path):
     (tmp_path / "offer" / "source.json").write_text(other)
     with pytest.raises(ConfigError, match="do not belong together"):
         read_offer(tmp_path / "offer")
+
+
+def test_an_agreement_is_verified_against_what_it_was_made_from(tmp_path):
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    found(wanted(source)).save(tmp_path / "offer")
+    offer = read_offer(tmp_path / "offer")
+    verify_agreement(offer)
+    other = found(wanted(source_of_stream("clinic", 2, "minilm", 17)))
+    with pytest.raises(ConfigError, match=r"different: .*seed"):
+        verify_agreement(replace(offer, agreement=other.agreement))
 
 
 def test_a_roster_without_the_nodes_own_key_is_not_pinned(tmp_path):

@@ -9,12 +9,14 @@ from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint, read_model
 from cslr.federation.parties.node import Node
 from cslr.federation.parties.node_files import NodeFiles, PinnedNode
-from cslr.federation.parties.question import digest_of
+from cslr.federation.parties.question import digest_of, unpack_agreement
 from cslr.files import write_atomic
+from cslr.privacy.ledger.facts import agree, differences, plain
+from cslr.runs.deployment.founding import found, wanted_of
 from cslr.runs.deployment.node_rows import rows_of_file, rows_of_part
 from cslr.runs.deployment.source import Source
 
-__all__ = ["Offer", "join", "open_node", "pin_roster", "read_offer"]
+__all__ = ["Offer", "join", "open_node", "pin_roster", "read_offer", "verify_agreement"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,23 @@ def read_offer(folder: Path) -> Offer:
         )
     charter.plan  # noqa: B018  refuses noise that is too little for the promised ε
     return Offer(charter, source, agreement)
+
+
+def verify_agreement(offer: Offer) -> None:
+    """Build the agreement anew from what is declared and public, and compare.
+
+    Machines differ in last bits, so it is compared as ledgers compare plans, by sketches.
+    """
+    wanted = wanted_of(offer.charter, offer.source)
+    mine, theirs = (
+        unpack_agreement(content) for content in (found(wanted).agreement, offer.agreement)
+    )
+    here, there = plain(mine.public_facts()), plain(theirs.public_facts())
+    if not agree(there, here):
+        raise ConfigError(
+            "the agreement is not what this machine makes of the declaration and the public "
+            f"sentences; different: {differences(there, here)}"
+        )
 
 
 def join(

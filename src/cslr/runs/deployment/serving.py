@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cslr.federation.parties.charter import Charter, Roster, read_model
 from cslr.federation.parties.coordinator import Coordinator, Counters, Event, Transport
@@ -24,7 +24,10 @@ from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.predict import ModelFacts
 
-__all__ = ["Served", "Status", "learn_remotely"]
+__all__ = ["PATIENCE", "Served", "Status", "learn_remotely"]
+
+PATIENCE: Final = 300.0
+"""Seconds to wait for nodes that are away, before each session."""
 
 
 @dataclass
@@ -100,7 +103,7 @@ def learn_remotely(served: Served, transport: Transport, status: Status, seconds
     counters = Counters.at(served.path / "server" / "counters.json")
     terms = served.roster.terms(charter)
     attempts = 1 + charter.spare
-    coordinator = Coordinator(terms, transport, counters, seconds, attempts, status.note)
+    coordinator = Coordinator(terms, transport, counters, seconds, attempts, PATIENCE, status.note)
     keys = EphemeralKeys(served.path / "server" / "keys")
     path = served.path / "server" / "ledger.jsonl"
     with Ledger.at(path, charter.federation, keys) as ledger:
