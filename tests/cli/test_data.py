@@ -508,19 +508,19 @@ def test_bad_rows_are_named_with_their_lines_and_brackets(cslr, shops):
 # data init, data check, data fetch
 
 
-def test_a_declaration_is_drafted_once(cslr, shops):
+def test_a_declaration_is_drafted(cslr, shops):
     (shops / "shops.cslr.toml").unlink()
     code, out, _ = cslr("data", "init", "shops.csv")
     assert code == 0
     assert "Wrote the draft shops.cslr.toml" in out
     assert "cslr data check shops.csv\n" in out
     assert "confirmed = false" in (shops / "shops.cslr.toml").read_text()
-    code, _, err = cslr("data", "init", "shops.csv")
-    assert code == 2
-    assert "shops.cslr.toml exists already" in err
+    code, out, err = cslr("data", "init", "shops.csv")
+    assert code == 0, err
+    assert "The earlier draft is kept as shops.cslr.toml~." in out
     code, out, _ = cslr("data", "init", "shops.csv", "--declaration", "other.toml")
     assert code == 0
-    assert "cslr run --data shops.csv --declaration other.toml" in out
+    assert "cslr data check shops.csv --declaration other.toml\n" in out
     code, out, _ = cslr("data", "check", "shops.csv", "--declaration", "other.toml")
     assert code == 2
     assert "to do: add a description of label 'praise'" in out
@@ -544,6 +544,7 @@ def test_a_check_says_whether_a_file_is_ready(cslr, shops):
     assert "do not publish it" in out
     assert "clients with rows: 3 of 5 registered" in out
     assert out.endswith("ready: yes\n")
+    assert err.endswith("next: cslr run --data shops.csv\n")
     edit(shops / "shops.csv", ",order,Saltmarsh,", ",[red]x[/red],Saltmarsh,")
     code, out, _ = cslr("data", "check", "shops.csv")
     assert code == 2

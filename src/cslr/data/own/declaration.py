@@ -10,7 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -267,6 +267,7 @@ def load_declaration(path: Path) -> Declaration:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    _require_filled(path, values)
     try:
         declaration = Declaration.model_validate(values)
     except ValidationError as error:
@@ -274,6 +275,31 @@ def load_declaration(path: Path) -> Declaration:
     if declaration.public is None:
         return declaration
     return declaration.model_copy(update={"public": path.parent / declaration.public})
+
+
+_MEANT = {
+    "text": "the text to classify or tag",
+    "label": "the label, labels or tags of a row",
+    "client": "the client that holds a row",
+}
+
+
+def _require_filled(path: Path, values: dict[str, Any]) -> None:
+    """Say in words what a draft still lacks, before its values are checked."""
+    columns = values.get("columns")
+    named = columns if isinstance(columns, dict) else {}
+    lacking = [
+        f"name the column of {meant} ({role} in [columns])"
+        for role, meant in _MEANT.items()
+        if named.get(role) == ""
+    ]
+    if "labels" not in values and "columns" in values:
+        lacking.append("declare each label as [[labels]] with a name and a description")
+    if lacking:
+        raise ConfigError(
+            f"{path} is a draft and not filled in: {'; '.join(lacking)}. Or repeat `cslr data "
+            "init` with the column: --text, --label or --client"
+        )
 
 
 def _types(example: str) -> set[str]:

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from cslr.data.own.formats.csv import csv_delimiter
+from cslr.data.own.guess import Guess, guess_columns
 from cslr.data.own.parse.cells import name_in, names_in
-from cslr.data.own.parse.problems import Unfit
+from cslr.data.own.parse.problems import Problem, Unfit
 from cslr.data.own.reader.file_format import format_of, stem_of
 from cslr.data.own.reader.raw import Raw
 from cslr.data.own.reader.read_file import raw_rows
 from cslr.errors import DataError
 from cslr.protocol.targets import FamilyName
 
-__all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "look"]
+__all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "draft_text", "look"]
 
 _COLUMNS = {
     "text": "the text to classify or tag",
@@ -42,29 +43,18 @@ MOST_NAMES: Final = 200
 _FIRST: Final = 1_000
 """Rows whose columns and labels are looked at for guessing."""
 
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "text": (
-        *("text", "sentence", "review", "message", "utterance", "body", "content", "comment"),
-        *("note", "document", "tokens", "words"),
-    ),
-    "label": (
-        *("label", "labels", "intent", "intents", "class", "sentiment", "target", "category"),
-        *("tags", "tag", "answer"),
-    ),
-    "client": (
-        *("client", "hospital", "clinic", "site", "bank", "shop", "branch", "owner", "device"),
-        *("user", "institution"),
-    ),
-    "task": ("task", "domain", "period", "topic", "service"),
-    "split": ("split", "fold", "set", "part", "partition"),
-    "person": ("person", "patient", "customer", "author", "speaker", "dialogue", "user"),
-}
+MOST_PROBLEMS: Final = 5
+"""Bad rows that are shown."""
 _TAG: Final = re.compile(r"O|[BI]-\S+")
 
 
-def draft(path: Path) -> str:
-    """The text of a TOML file for the rows in ``path``."""
-    seen = look(path)
+def draft(path: Path, given: Mapping[str, str] | None = None) -> str:
+    """The text of a TOML file for the rows in ``path``; ``given``: columns that need no guess."""
+    return draft_text(path, look(path, given))
+
+
+def draft_text(path: Path, seen: Seen) -> str:
+    """The same of a file that was looked at already."""
     parts = [
         [*_top(path, seen), ""],
         [*_columns(seen), ""],
@@ -85,7 +75,10 @@ def _top(path: Path, seen: Seen) -> Iterator[str]:
     yield f"family = {_string(seen.family)}  # confirm: classification, intents or tagging"
     yield f'scenario = "{_scenario(seen)}"  # confirm: class, domain or task'
     yield "# N is public: the number of registered clients, with or without rows."
-    yield f"clients = {max(len(seen.clients), 1)}  # confirm: this many have rows"
+    if seen.clients:
+        yield f"clients = {len(seen.clients)}  # confirm: this many have rows"
+    else:
+        yield "clients = 1  # fill in: no column of clients was found, so none could be counted"
     yield from _people(seen)
     if seen.delimiter != ",":
         yield f"delimiter = {_string(seen.delimiter)}  # confirm: delimiter of cells"
@@ -133,11 +126,16 @@ def _columns(seen: Seen) -> Iterator[str]:
         if role == "split" and role in seen.roles and not _has_split(seen):
             yield f"# split = {column}  # has values other than train and test"
         elif role in seen.roles:
-            yield f"{role} = {column}  # confirm: {meaning}"
+            yield f"{role} = {column}  # confirm: {meaning} (guessed {_why(seen, role)})"
         elif role in _NEEDED:
             yield f"{role} = {column}  # not found: name the column of {meaning}"
         else:
             yield f"# {role} = {column}  # not found: {meaning}"
+
+
+def _why(seen: Seen, role: str) -> str:
+    why = seen.guesses[role].why
+    return why if why.startswith("by") else f"because: {why}"
 
 
 def _label_tables(seen: Seen) -> Iterator[str]:
@@ -206,9 +204,14 @@ class Seen:
     splits: set[str] = field(default_factory=set)
     people: dict[str, set[str]] = field(default_factory=dict)
     """The clients each person was seen with."""
+    guesses: Mapping[str, Guess] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    """The first rows that cannot be read."""
+    bad: int = 0
+    """How many there are."""
 
 
-def look(path: Path) -> Seen:
+def look(path: Path, given: Mapping[str, str] | None = None) -> Seen:
     """Read the file twice: first rows to guess columns and family, all rows to collect names."""
     kind = format_of(path)
     delimiter = csv_delimiter(path) if kind == "csv" else ","
@@ -218,36 +221,29 @@ def look(path: Path) -> Seen:
             f"{path} contains no readable row, so no declaration can be drafted; check its format"
         )
     columns = tuple(dict.fromkeys(name for row in first for name in row.cells))
-    roles = {"text": "text", "label": "label"} if kind == "conll" else {}
-    roles |= _roles([name for name in columns if name not in roles], set(_NAMES) - set(roles))
+    given = dict(given or {})
+    for role, column in given.items():
+        if column not in columns:
+            there = ", ".join(map(repr, columns[:30]))
+            raise DataError(f"--{role} {column}: no such column in {path}; columns: {there}")
+    fixed = {"text": "text", "label": "label"} if kind == "conll" else {}
+    open_ = [name for name in columns if name not in fixed.values()]
+    found = guess_columns(first, open_, given, set(_COLUMNS) - set(fixed))
+    guesses = {role: Guess(name, "of every CoNLL file") for role, name in fixed.items()} | found
+    roles = {role: guess.column for role, guess in guesses.items()}
     family = "tagging" if kind == "conll" else _family(first, roles)
-    seen = Seen(columns, roles, family, delimiter)
-    for row in _good(path, delimiter):
-        _note(row, seen)
+    seen = Seen(columns, roles, family, delimiter, guesses=guesses)
+    for row in raw_rows(path, {}, delimiter):
+        if isinstance(row, Raw):
+            _note(row, seen)
+        else:
+            seen.bad += 1
+            seen.problems += [row] if len(seen.problems) < MOST_PROBLEMS else []
     return seen
 
 
 def _good(path: Path, delimiter: str) -> Iterator[Raw]:
     return (row for row in raw_rows(path, {}, delimiter) if isinstance(row, Raw))
-
-
-def _roles(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
-    """The column for each role: an exact match of the name, else a match of one of its words."""
-    roles: dict[str, str] = {}
-    for exact in (True, False):
-        for role in (role for role in _NAMES if role in wanted and role not in roles):
-            free = [name for name in columns if name not in roles.values()]
-            words = {name: [name.lower()] if exact else _words(name) for name in free}
-            matches = (name for usual in _NAMES[role] for name in free if usual in words[name])
-            if match := next(matches, None):
-                roles[role] = match
-    return {role: roles[role] for role in _NAMES if role in roles}
-
-
-def _words(name: str) -> list[str]:
-    """The words of a column name: userId, user_id and USER-ID give user and id."""
-    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return re.split(r"[\W_]+", parted.lower())
 
 
 def _family(rows: Sequence[Raw], roles: Mapping[str, str]) -> FamilyName:

@@ -17,12 +17,13 @@ _GZIP: Final = ".gz"
 def format_of(path: Path) -> Format:
     """By the last suffix other than ``.gz``; Parquet has its own compression and no ``.gz``."""
     ending = _plain(path).suffix.removeprefix(".").lower()
+    ending = "csv" if ending == "tsv" else ending  # the header shows its delimiter
     for name in get_args(Format):
         if ending == name and not (name == "parquet" and is_gzip(path)):
             return name  # type: ignore[no-any-return]
     raise DataError(
-        f"{path}: unsupported file name extension; use .csv, .jsonl, .conll (each also with "
-        ".gz) or .parquet"
+        f"{path}: unsupported file name extension; use .csv, .tsv, .jsonl, .conll (each also "
+        "with .gz) or .parquet"
     )
 
 
