@@ -79,6 +79,13 @@ _CALLED: Final = {
         "raw": "raw coordinates reused",
     },
     "replay.prior": {"labels": "label texts", "none": "no prior"},
+    "replay.matcher": {
+        "signature": "anchor signatures",
+        "nearest-mean": "nearest mean",
+        "hungarian": "Hungarian",
+        "optimal-transport": "optimal transport",
+        "random": "no anchors (random)",
+    },
 }
 _SYMBOLS: Final = {
     "privacy.epsilon": "ε",
