@@ -83,6 +83,13 @@ _CALLED: Final = {
     },
     "privacy.unit": {"client": "a client hidden", "person": "a person hidden"},
     "replay.prior": {"labels": "label texts", "none": "no prior"},
+    "replay.matcher": {
+        "signature": "anchor signatures",
+        "nearest-mean": "nearest mean",
+        "hungarian": "Hungarian",
+        "optimal-transport": "optimal transport",
+        "random": "no anchors (random)",
+    },
 }
 _SYMBOLS: Final = {
     "privacy.epsilon": "ε",

@@ -28,7 +28,7 @@ from pydantic import (
 
 from cslr.errors import ConfigError
 from cslr.former_settings import without_removed
-from cslr.paper_constants import PaperConstants
+from cslr.paper_constants import THE_PAPERS, PaperConstants
 
 __all__ = [
     "Config",
@@ -267,7 +267,7 @@ class Config(_Section):
     replay: ReplayConfig = ReplayConfig()
     head: HeadConfig = HeadConfig()
     upgrade: UpgradeConfig = UpgradeConfig()
-    paper: PaperConstants = PaperConstants()
+    paper: PaperConstants = THE_PAPERS
     """The paper's constants; ``replay.release = "paper"`` alone reads them."""
 
     @model_serializer(mode="wrap")

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-__all__ = ["NOISE_TABLE", "PaperConstants"]
+__all__ = ["NOISE_TABLE", "THE_PAPERS", "PaperConstants"]
 
 NOISE_TABLE: Final[dict[float, float]] = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}
 """The paper's table of accounting settings: target ε -> noise multiplier σ of each statistic."""
@@ -64,3 +64,7 @@ class PaperConstants(BaseModel):
         """Only what differs from the defaults: other configurations keep their names."""
         fields = type(self).model_fields
         return {name: value for name, value in usual(self).items() if value != fields[name].default}
+
+
+THE_PAPERS: Final = PaperConstants()
+"""Every constant at the paper's value."""

@@ -233,7 +233,7 @@ def prior_head(context: MethodContext) -> Head:
     """The head that label texts and public sentences give: where training by clients begins."""
     one = {"release": "sum", "sub_modes": 1, "list_size": 1}
     plain = context.replay.model_copy(update=one)
-    labels = replace(context, replay=plain, paper=None)
+    labels = replace(context, replay=plain)
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
     return session.learn(rehearsal_of(labels, 0))
 

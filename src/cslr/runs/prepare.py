@@ -224,7 +224,7 @@ def context_of(
         encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
-        paper=config.paper if config.replay.release == "paper" else None,
+        constants=config.paper,
         plan=plan,
         ledger=ledger,
         seeds=Seeds(seed),

@@ -19,6 +19,7 @@ from cslr.config import Config
 from cslr.data.streams import Stream
 from cslr.errors import LedgerCorrupted, PlanChanged, RunDirectoryError
 from cslr.files import write_atomic
+from cslr.research.experiments.fingerprint import code_fingerprint, vector_fingerprint
 from cslr.research.experiments.grid import STUDIES_KEPT, Cell, plain_config
 from cslr.research.experiments.places import Places
 from cslr.runs.directory import RunDirectory
@@ -39,7 +40,7 @@ def run_cell(cell: Cell, places: Places) -> Path:
         if not trace.exists():
             study = _loaded(cell.study, places.work / f"study-{cell.study.digest()}.lock")
             directory, result = _run(cell.config, study, work)
-            _write(trace, [_heading(cell, result), *directory.trace])
+            _write(trace, [_heading(cell, result, study), *directory.trace])
         shutil.rmtree(work, ignore_errors=True)
     return trace
 
@@ -97,8 +98,8 @@ def _locked(path: Path, how: int = 0) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _heading(cell: Cell, result: Result) -> dict[str, Any]:
-    """The first line of a trace: the cell and its stream."""
+def _heading(cell: Cell, result: Result, study: EmbeddedStream) -> dict[str, Any]:
+    """The first line of a trace: the cell, its stream, and what the rows were made by."""
     return {
         "kind": "cell",
         "name": cell.name,
@@ -109,6 +110,8 @@ def _heading(cell: Cell, result: Result) -> dict[str, Any]:
         "metric": result.metric,
         "labels": [label.name for label in result.stream.labels],
         "tasks": [task.name for task in result.stream.tasks],
+        "code": code_fingerprint(),
+        "vectors": vector_fingerprint(study.public),
     }
 
 
