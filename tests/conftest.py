@@ -307,7 +307,7 @@ def make_context(make_context_with, drawer):
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory) -> Path:
+def cache(request, tmp_path_factory) -> Path:
     """Embeddings of all tests and workers: found by content, written without a lock.
 
     ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
@@ -317,13 +317,13 @@ def cache(tmp_path_factory) -> Path:
     shared = root.parent if worker else root
     place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
     place.mkdir(exist_ok=True)
-    if worker:
+    if worker and any(_folder(item) == "cli" for item in request.session.items):
         _embed_streams(place, first=int(worker.removeprefix("gw")))
     return place
 
 
 def _embed_streams(place: Path, first: int) -> None:
-    """Embed the streams that come with the package once for all workers.
+    """Embed the streams that come with the package once for all workers: tests of the program do.
 
     Each worker begins with another stream and waits for those that others have begun.
     """
