@@ -323,7 +323,7 @@ def cache(request, tmp_path_factory) -> Path:
 
 
 def _embed_streams(place: Path, first: int) -> None:
-    """Embed the streams that come with the package once for all workers: tests of the program do.
+    """Embed the streams that come with the package once for all workers.
 
     Each worker begins with another stream and waits for those that others have begun.
     """
