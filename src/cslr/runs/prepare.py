@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.pointer import open_ledger
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
-from cslr.protocol.resolution import Units
+from cslr.protocol.resolution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -32,6 +33,11 @@ from cslr.runs.settled import SettledConfig
 from cslr.seeding import Seeds
 
 __all__ = ["context_of", "ledger_of", "plan_of", "population_of", "with_head"]
+
+MANY_CLIENTS: Final = 500
+"""Registered clients from which on each is taken to have few rows, as phones do."""
+FEW_ROWS: Final = 2
+"""Rows that such a client is expected to have of one task."""
 
 
 def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
@@ -160,7 +166,7 @@ def _units(config: Config, stream: Stream, count: int) -> Units:
     if config.privacy.unit == "person":
         return Units(count, stream.rows_per_person, stream.clients_per_person)
     if stream.partition == "given":  # how many rows clients have is theirs to know
-        return Units(count)
+        return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
     rows = len(stream.train) // (count * (stream.cap or len(stream.tasks)))
     return Units(count, max(1, rows))
 
