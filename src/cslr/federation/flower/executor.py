@@ -51,6 +51,8 @@ def answer_tasks(
                 time.sleep(_PAUSE)
                 continue
             _answer(_client(address, root, "flwr-clientapp", token), app)
+    except httpx.HTTPError as error:
+        raise ConfigError(f"the SuperNode is gone ({type(error).__name__})") from None
     finally:
         main.close()
 

@@ -26,7 +26,7 @@ from cslr.federation.parties.question import (
     unpack_agreement,
     unpack_question,
 )
-from cslr.federation.parties.results import unpack_result
+from cslr.federation.parties.result_files import unpack_result
 from cslr.federation.simulation import Population
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
