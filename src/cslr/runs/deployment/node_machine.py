@@ -18,10 +18,13 @@ from cslr.federation.flower.processes import (
     supernode_command,
     wait_for_port,
 )
+from cslr.federation.parties.charter import read_model
 from cslr.federation.parties.node import Node
 from cslr.files import write_atomic
 from cslr.runs.deployment.joining import join, open_node, read_offer
+from cslr.runs.deployment.node_figures import own_accuracy
 from cslr.runs.deployment.server_machine import Application, address_of
+from cslr.runs.deployment.source import Source
 
 __all__ = ["join_machine", "run_node"]
 
@@ -51,6 +54,12 @@ def run_node(folder: Path, going_on: Callable[[], bool], on_line: Callable[[str]
     node = open_node(folder)
     try:
         on_line(f"{node.pinned.name}: reading rows")
+        source = read_model(folder / "source.json", Source)
+
+        def measure(model: Path) -> None:
+            on_line(f"{node.pinned.name}: {own_accuracy(source, node.pinned.rows, model)}")
+
+        node.on_result = measure
         node.population  # noqa: B018  read before anybody asks
         while going_on():
             try:
