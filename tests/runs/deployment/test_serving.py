@@ -23,6 +23,7 @@ from cslr.runs.deployment.joining import (
     read_offer,
     verify_agreement,
 )
+from cslr.runs.deployment.node_figures import own_accuracy
 from cslr.runs.deployment.node_rows import rows_of_part
 from cslr.runs.deployment.serving import Served, learn_remotely
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
@@ -80,6 +81,8 @@ def test_an_embedded_stream_is_learnt_and_every_node_can_predict(tmp_path):
     assert any("unmask" in line for line in lines)
     (answer,) = load_predictor(nodes[3].files.model).answers(["My heart beats far too fast."])
     assert answer.choices[0].label == "heart"
+    line = own_accuracy(source, {"part": 3}, nodes[3].files.model)
+    assert float(line.split(" % right")[0]) > 80
     for node in nodes.values():
         assert len(node.ledger.charges) == 2
         assert (node.files.model / "seed-13" / "task-1.safetensors").read_bytes() == (

@@ -59,9 +59,9 @@ def test_three_nodes_learn_two_tasks_and_one_is_killed_in_mid_release(cache, tmp
     make_node_key(stranger / "flower.key")
     with Processes(served.path / "logs", groups=True) as processes:
         processes.start("serve", [*_PROGRAM, "serve", str(served.path)])
+        wait_until_served(served, processes)
         for number in range(3):
             start_node(processes, served.path / f"node-{number}")
-        wait_until_served(served, processes)
         address = address_of(served.path / "offer")
         unknown = supernode_command(address, stranger, free_port())
         refused = processes.start("stranger", [*unknown, "--max-retries", "1"])

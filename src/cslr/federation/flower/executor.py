@@ -36,6 +36,7 @@ from cslr.errors import ConfigError
 __all__ = ["answer_tasks", "serve_task"]
 
 _PAUSE: Final = 0.1
+_TRIES: Final = 3
 
 
 def answer_tasks(
@@ -51,6 +52,8 @@ def answer_tasks(
                 time.sleep(_PAUSE)
                 continue
             _answer(_client(address, root, "flwr-clientapp", token), app)
+    except httpx.HTTPError as error:
+        raise ConfigError(f"the SuperNode is gone ({type(error).__name__})") from None
     finally:
         main.close()
 
@@ -110,12 +113,14 @@ def _client(
     address: str, root: bytes, component: str, token: str | None = None
 ) -> RuntimeHttpClient:
     more = [] if token is None else [RuntimeTokenHttpInterceptor(token)]
+    retries = make_simple_http_retry_invoker()
+    retries.max_tries = _TRIES  # it would go on for ever, whoever is gone
     return RuntimeHttpClient.from_server_address(
         server_address=address,
         insecure=False,
         root_certificates=root,
         interceptors=[RuntimeVersionHttpInterceptor(component_name=component), *more],
-        retry_invoker=make_simple_http_retry_invoker(),
+        retry_invoker=retries,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from cslr.federation.parties.charter import Charter, Roster, read_model
 from cslr.federation.parties.coordinator import Coordinator, Counters, Event, Transport
 from cslr.federation.parties.remote import RemoteClients
-from cslr.federation.parties.results import pack_result
+from cslr.federation.parties.result_files import pack_result
 from cslr.files import write_atomic
 from cslr.methods.cslr import stages
 from cslr.privacy.accounting import ADVERSARIES

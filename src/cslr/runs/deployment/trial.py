@@ -45,9 +45,9 @@ def try_federation(served: Served, seconds: float, on_line: Callable[[str], None
     members = [member.name for member in served.roster.members]
     with Processes(served.path / "logs", groups=True) as processes:
         processes.start("serve", [*_PROGRAM, "serve", str(served.path)])
+        wait_until_served(served, processes)
         for name in members:
             start_node(processes, served.path / name)
-        wait_until_served(served, processes)
         run_server(served, served.status(on_line), seconds)
 
 
