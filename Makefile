@@ -8,7 +8,7 @@ FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/tes
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust browser docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -80,3 +80,13 @@ format: $(READY) ## let ruff arrange the code
 
 clean:         ## remove what make installed and built; runs stay
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+browser: $(READY) ## pages in a real browser; needs Debian's chromium, and npm for axe-core
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	@npm install --silent --no-save --prefix $(VENV)/axe axe-core
+	@CSLR_AXE=$(VENV)/axe/node_modules/axe-core/axe.min.js $(BIN)/python -m pytest -n 0 tests/report/test_browser.py
+
+docs: $(READY) ## the docs site in site/, built without network
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@$(BIN)/python docs/tools/reference.py
+	@$(BIN)/mkdocs build --quiet --strict

@@ -194,8 +194,9 @@ def _command(words: list[str]) -> tuple[click.Command, list[str]]:
     """The verb that words after ``cslr`` name, and the words after it."""
     command = get_command(app)
     while isinstance(command, click.Group):
-        if command.name == "ledger" and not {*words[:1]} & command.commands.keys():
-            words = ["show", *words]
+        usual = {"ledger": "show", "runs": "list"}.get(str(command.name))
+        if usual is not None and not {*words[:1]} & command.commands.keys():
+            words = [usual, *words]
         assert words, f"{command.name} needs a verb"
         assert words[0] in command.commands, f"no verb {words[0]}"
         command, words = command.commands[words[0]], words[1:]
@@ -239,7 +240,9 @@ def test_the_documents_name_every_verb():
     of_experiments = {"reproduce", "tables"}
     of_ledger, others = {"show", "verify", "moved"}, {"run", "upgrade", "predict", "plan", "audit"}
     of_federation = {"join", "serve", "node", "status", "down", "try"}
+    of_runs, of_pages = {"list", "compare", "delete"}, {"report", "doctor"}
     verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments, *of_federation}
+    verbs |= {*of_runs, *of_pages}
     assert named == verbs
     assert verbs == _verbs(get_command(app))
 

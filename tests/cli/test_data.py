@@ -472,7 +472,7 @@ def test_a_file_that_is_not_there_is_not_taken_for_the_demo(cslr):
 def test_a_file_of_another_kind_is_refused(cslr, shops):
     code, _, err = cslr("run", "--data", "public.txt")
     assert code == 2
-    assert ".csv, .jsonl, .conll" in err
+    assert ".csv, .tsv, .jsonl, .conll" in err
 
 
 def test_without_public_sentences_a_run_says_where_to_get_some(cslr, shops):

@@ -36,6 +36,8 @@ app = typer.Typer(
     help="Private federated continual learning over text.",
     no_args_is_help=True,
     add_completion=True,
+    epilog="Exit codes: 0 done; 1 output closed or doctor found a fault; 2 something to correct; "
+    "3 verification or audit failed; 130 interrupted.",
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

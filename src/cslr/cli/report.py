@@ -20,6 +20,9 @@ def report_command(
     compare: Annotated[
         bool, typer.Option("--compare", help="One page that compares the runs.")
     ] = False,
+    story: Annotated[
+        bool, typer.Option("--story", help="One picture (PNG or SVG) of runs on one stream.")
+    ] = False,
     planner: Annotated[
         bool, typer.Option("--planner", help="The planner page, which needs no run.")
     ] = False,
@@ -41,8 +44,16 @@ def report_command(
     Example: `cslr report runs`
 
     Example: `cslr report --planner`
+
+    Example: `cslr report --story runs/person runs/client --out story.png`
     """
-    written = _written(runs or [], compare, planner, out)
+    if story:
+        from cslr.report.story import write_story
+
+        written = out or Path("story.png")
+        write_story(_several(runs or [], "--story", least=1), written)
+    else:
+        written = _written(runs or [], compare, planner, out)
     if as_json:
         size = written.stat().st_size
         typer.echo(json.dumps({"file": str(written), "bytes": size}))
@@ -64,10 +75,8 @@ def _written(runs: list[Path], compare: bool, planner: bool, out: Path | None) -
     if not runs:
         raise ConfigError("no run to report; give run directories (`cslr runs` lists them)")
     if compare:
-        if len(runs) < 2:
-            raise ConfigError("--compare needs at least two runs; `cslr runs` lists them")
         path = out or Path("comparison.html")
-        write_comparison(runs, path)
+        write_comparison(_several(runs, "--compare", least=2), path)
         return path
     if len(runs) == 1 and runs[0].is_dir() and not (runs[0] / "config.json").exists():
         path, wrong = write_index(runs[0])
@@ -77,3 +86,10 @@ def _written(runs: list[Path], compare: bool, planner: bool, out: Path | None) -
     path = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     write_report(runs, path)
     return path
+
+
+def _several(runs: list[Path], flag: str, least: int) -> list[Path]:
+    if len(runs) < least:
+        wanted = "a run" if least == 1 else f"at least {least} runs"
+        raise ConfigError(f"{flag} needs {wanted}; `cslr runs` lists them")
+    return runs
