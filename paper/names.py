@@ -80,6 +80,7 @@ _CALLED: Final = {
     },
     "replay.prior": {"labels": "label texts", "none": "no prior"},
     "replay.matcher": {
+        "None": "default",
         "signature": "anchor signatures",
         "nearest-mean": "nearest mean",
         "hungarian": "Hungarian",
