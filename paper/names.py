@@ -84,6 +84,7 @@ _CALLED: Final = {
     "privacy.unit": {"client": "a client hidden", "person": "a person hidden"},
     "replay.prior": {"labels": "label texts", "none": "no prior"},
     "replay.matcher": {
+        "None": "default",
         "signature": "anchor signatures",
         "nearest-mean": "nearest mean",
         "hungarian": "Hungarian",

@@ -29,7 +29,7 @@ _HOW = """\
   gain, and its interval lies below or above the paper's. **no gain shown**: the interval holds 0.
   **reversed**: it lies below 0. **void**: both sides gave the same figure with every seed, so
   nothing was compared.
-- **promise kept**, **not kept**: whether the paper's noise multiplier costs the ε printed for it.
+- **promise kept**, **not kept**: whether the paper's noise multiplier costs the ε printed with it.
 - Every row names its scenario and what its ε covers. The paper calls its setting task-incremental
   and its ε covers the replay release; a margin from another scenario or scope is evidence about
   the method and not a repetition of the paper's measurement.
