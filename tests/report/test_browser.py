@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from cslr.privacy.plan import Budget, calibrate, forecast
+from cslr.privacy.forecast import forecast
+from cslr.privacy.plan import Budget, calibrate
 from cslr.report.comparison import write_comparison, write_index
 from cslr.report.planner import write_planner
 from cslr.report.run_report import write_report

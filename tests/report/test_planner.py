@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from cslr.privacy.plan import Budget, calibrate, forecast
+from cslr.privacy.forecast import forecast
+from cslr.privacy.plan import Budget, calibrate
 from cslr.report.planner import planner_data, planner_page
 
 

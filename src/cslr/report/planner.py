@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from cslr.config import ReplayConfig
 from cslr.files import write_atomic
-from cslr.privacy.plan import Budget, Plan, Unit, calibrate, forecast
+from cslr.privacy.forecast import forecast
+from cslr.privacy.plan import Budget, Plan, Unit, calibrate
 from cslr.report.page import page, paragraph
 from cslr.report.planner_script import SCRIPT
 
