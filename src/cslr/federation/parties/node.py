@@ -79,7 +79,7 @@ class Node:
         )
         keys = EphemeralKeys(files.path / "keys")
         self.ledger = Ledger.at(files.path / "ledger.jsonl", self.charter.federation, keys)
-        self._rows = rows
+        self._read_rows = rows
 
     def close(self) -> None:
         """Give the ledger free for another process."""
@@ -88,7 +88,7 @@ class Node:
     @cached_property
     def population(self) -> Population:
         """This node's rows, read when they are first needed."""
-        return self._rows()
+        return self._read_rows()
 
     @cached_property
     def _spoken(self) -> CapMemory:
