@@ -72,13 +72,25 @@ def learn_lists(
     """
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
-        return m_step(mask[..., None].astype(np.float64), x, mask, floor)
+        return _one_candidate(x, mask, floor)
     leading = x[..., :LEADING]
     lists = fit(leading, mask, _starts(leading, mask, learner, rngs), learner.iterations, floor)
     if x.shape[-1] <= LEADING:
         return lists
     # What belongs together is found where topics differ most; then all directions are described.
     return m_step(shares_of(lists, leading, mask), x, mask, floor)
+
+
+def _one_candidate(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
+    """The mean and the variance of each client's examples; weight 0 for a client without any."""
+    count = mask.sum(axis=1)[:, None, None]
+    divisor = np.maximum(count, 1)
+    real = mask[..., None]
+    mean = np.where(real, x, 0.0).sum(axis=1, keepdims=True) / divisor
+    apart = np.where(real, x - mean, 0.0)
+    variance = np.square(apart).sum(axis=1, keepdims=True) / divisor
+    weights = (count[..., 0] > 0).astype(np.float64)
+    return Mixture(weights, Gaussians(mean, np.maximum(variance, floor)))
 
 
 def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
