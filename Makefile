@@ -8,7 +8,7 @@ FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/tes
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results people limits reproduce reproduce-quick tables trust browser docs clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust browser docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,6 +43,10 @@ $(TRUST): $(READY)
 
 trust: $(TRUST) ## the evidence behind every promise, as a card; at most 15 minutes on two cores
 	@$(BIN)/python benchmarks/trust.py
+
+federation: $(READY) ## three nodes over TLS, one killed; the cost of a secure sum; at most 10 minutes
+	@$(BIN)/python -m pytest -n 0 -s -m "slow or not slow" tests/federation/parties tests/federation/flower tests/runs/deployment
+	@$(BIN)/python benchmarks/secure_sum.py
 
 lint: $(READY) ## style, types, layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -53,9 +53,13 @@ class Reading:
     """Clipped statistics of one round with noise of their own; they share its coin."""
     lists: int = 0
     """Messages with their sender's name: nothing amplifies them."""
+    amplified: bool = False
+    """Whether lists are priced as if the coin of the round hid their senders, as the paper does."""
 
     def rounds(self, sigma: float, q: float) -> Rounds:
         """Statistics behind one coin are one Gaussian of multiplier σ/√sums."""
+        if self.amplified:
+            return [(sigma / math.sqrt(self.sums + self.lists), q)] * self.times
         joint = [(sigma / math.sqrt(self.sums), q)] * self.times
         return joint + [(sigma, 1.0)] * (self.lists * self.times)
 
@@ -68,6 +72,18 @@ READINGS: Final = (
     Reading("blocks-200", "four statistics in each of 200 rounds", 200, 4),
     Reading("list-4", "local list and four statistics, once per task, T = 4", 4, 4, lists=1),
     Reading("list-7", "local list and four statistics, once per task, T = 7", 7, 4, lists=1),
+    Reading("list-200", "local list and four statistics in each of 200 rounds", 200, 4, lists=1),
+    Reading(
+        "amplified-4", "list and four statistics, all amplified, T = 4", 4, 4, 1, amplified=True
+    ),
+    Reading(
+        "amplified-200",
+        "list and four statistics in each of 200 rounds, all amplified",
+        200,
+        4,
+        1,
+        amplified=True,
+    ),
 )
 
 

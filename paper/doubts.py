@@ -24,7 +24,6 @@ def doubts(paper: Paper, costs: Sequence[Cost] = ()) -> tuple[str, ...]:
         _moment_of_learning(paper),
         *_noise_table(paper, costs),
         _noise_norm(paper),
-        _hit_rate(paper),
         _saturation(paper),
         _rounds(paper),
         "The accountant prices list release and aggregation under one sampling rate. A list comes "
@@ -32,9 +31,6 @@ def doubts(paper: Paper, costs: Sequence[Cost] = ()) -> tuple[str, ...]:
         "The aggregation equation adds noise of standard deviation σ to a mean over clients; "
         "Theorem 4 adds σS to a sum of sensitivity S. With B = 1 the two differ by the size of the "
         "cohort, which the equation takes as realised, hence as data.",
-        _paired(),
-        _scopes(paper),
-        _transfer(paper),
     )
 
 
@@ -129,15 +125,6 @@ def _noise_norm(paper: Paper) -> str:
     )
 
 
-def _hit_rate(paper: Paper) -> str:
-    rates = [n for n in paper.tables["tab:anchor_diag"].numbers if n.row == "hit_rate"]
-    return (
-        f"The hit rate is defined as a share of the anchors drawn, so its expectation does not "
-        f"depend on their number; tab:anchor_diag has it grow from {rates[0].value} at "
-        f"m = {rates[0].column} to {rates[-1].value} at m = {rates[-1].column}."
-    )
-
-
 def _saturation(paper: Paper) -> str:
     said, drawn = (
         paper.number("app:exp_details", "saturation", where).value for where in ("caption", "drawn")
@@ -152,32 +139,6 @@ def _rounds(paper: Paper) -> str:
     return (
         f"Rounds t = 1, …, T are tasks in the problem setting and in Theorem 4; the appendix has "
         f"{rounds:g} rounds a task. Which of them release anything is not said; ε depends on it."
-    )
-
-
-def _paired() -> str:
-    return (
-        "The effect sizes' interval is called Welch-style, but has n − 1 degrees of freedom, and "
-        "conservative beside a paired one, which holds only where both methods go up and down "
-        "together from seed to seed."
-    )
-
-
-def _scopes(paper: Paper) -> str:
-    shown = paper.number("tab:main", "dp-sgd", "ag-news").value
-    again = paper.number("tab:privacy_scope", "dp-sgd", "4").value
-    return (
-        f"tab:main ranks DP-SGD ({shown}) among methods at ε = 4; tab:privacy_scope has it again "
-        f"({again}) and says that its ε is not the others'."
-    )
-
-
-def _transfer(paper: Paper) -> str:
-    shown = paper.tables["tab:fwt"].column("ag-news")
-    there = paper.tables["tab:main"].column("ag-news")
-    return (
-        f"FWT is said to order methods as AA does; tab:fwt has {len(shown)} of tab:main's "
-        f"{len(there)}."
     )
 
 

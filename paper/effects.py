@@ -11,7 +11,7 @@ from cslr.research.experiments.grid import Cell, Experiment
 from cslr.seeding import Seeds
 from paper.figure import NOT_RUN, UNDEFINED, number
 from paper.layout import Spec, cells_of
-from paper.names import called
+from paper.names import called, key_of, setting_of
 from paper.sheet import Entry, Sheet
 from paper.statistics import (
     Comparison,
@@ -45,6 +45,11 @@ class Effect:
     """Why there is nothing to compare."""
 
     @property
+    def void(self) -> bool:
+        """Whether both sides gave the same figure with every seed, so that nothing was compared."""
+        return self.t is not None and self.t.interval == Interval(0.0, 0.0)
+
+    @property
     def difference(self) -> float:
         """Δ; NaN where there is nothing to compare."""
         return math.nan if self.t is None else self.t.difference
@@ -53,17 +58,17 @@ class Effect:
 def effects(experiment: Experiment, spec: Spec, traces: Mapping[str, Trace]) -> tuple[Effect, ...]:
     """Every method of ``of`` against every one of ``against``, stream by stream."""
     cells = cells_of(experiment, spec)
-    ran = {cell.config.method for cell in cells}
+    ran = {key_of(setting_of(cell.config, spec.axis)) for cell in cells}
     for method in (*spec.of, *spec.against):
         if method not in ran:
             raise ConfigError(
-                f"{experiment.path}, table {spec.name}: no cell has method {method!r}"
+                f"{experiment.path}, table {spec.name}: no cell has {spec.axis} {method!r}"
             )
     if not spec.of or not spec.against:
         raise ConfigError(f"{experiment.path}, table {spec.name}: effects need of and against")
     streams = dict.fromkeys(cell.config.stream.name for cell in cells)
     found = [
-        _effect(cells, traces, stream, method, against, spec.value[0])
+        _effect(cells, traces, stream, (method, against), spec)
         for method in spec.of
         for against in spec.against
         if method != against
@@ -76,11 +81,20 @@ def _effect(
     cells: Sequence[Cell],
     traces: Mapping[str, Trace],
     stream: str,
-    method: str,
-    against: str,
-    measure: str,
+    pair: tuple[str, str],
+    spec: Spec,
 ) -> Effect:
-    x, y = (_by_seed(cells, traces, stream, each, measure) for each in (method, against))
+    (method, against), measure = pair, spec.value[0]
+    of_stream = [cell for cell in cells if cell.config.stream.name == stream]
+    x, y = (
+        _by_seed(
+            [c for c in of_stream if key_of(setting_of(c.config, spec.axis)) == each],
+            traces,
+            f"{each} on {stream}",
+            measure,
+        )
+        for each in pair
+    )
     seeds = tuple(seed for seed in sorted(x) if seed in y)
     ours, theirs = [x[seed] for seed in seeds], [y[seed] for seed in seeds]
     if len(seeds) < 2:
@@ -100,12 +114,11 @@ def _effect(
 
 
 def _by_seed(
-    cells: Sequence[Cell], traces: Mapping[str, Trace], stream: str, method: str, measure: str
+    own: Sequence[Cell], traces: Mapping[str, Trace], name: str, measure: str
 ) -> dict[int, float]:
-    own = [c for c in cells if (c.config.stream.name, c.config.method) == (stream, method)]
     if len({cell.seed for cell in own}) < len(own):
         raise ConfigError(
-            f"{method} on {stream} has several settings of one seed: {own[0].title!r} is one of "
+            f"{name} has several settings of one seed: {own[0].title!r} is one of "
             "them; name those to compare in where"
         )
     return {cell.seed: traces[cell.name].value(measure) for cell in own if cell.name in traces}
@@ -156,7 +169,7 @@ def _row(effect: Effect) -> tuple[Entry, ...]:
         return (*names, effect.why_not, "", "", "", "", "", "", str(len(effect.seeds)))
     return (
         *names,
-        f"{effect.difference:+.1f}",
+        "void" if effect.void else f"{effect.difference:+.1f}",
         interval_text(effect.summary),
         interval_text(effect.t.interval),
         chance(effect.t.p),

@@ -55,6 +55,8 @@ class Spec(BaseModel):
     """effects: the methods whose gain is shown."""
     against: Names = ()
     """effects: what each is compared with."""
+    axis: str = "method"
+    """effects: the setting whose values ``of`` and ``against`` are."""
 
 
 @dataclass(frozen=True)

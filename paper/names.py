@@ -53,6 +53,7 @@ _CALLED: Final = {
         "cslr-hungarian": "CSLR-Hungarian",
         "cslr-optimaltransport": "CSLR-OptimalTransport",
         "dp-sgd": "DP-SGD (no replay)",
+        "dp-joint": "DP-Joint (trusted curator)",
         "dp-stat-share": "DP-Stat-Share",
         "dp-class-stats": "DP-Class-Stats",
         "fedcil": "FedCIL + DP",
@@ -68,6 +69,8 @@ _CALLED: Final = {
         "ag-news-pairs-small": "AG-News-Pairs-Small",
         "ag-news-small": "AG-News-Small",
         "amazon": "Split-Amazon",
+        "amazon-products": "Amazon-Products",
+        "multiwoz-services": "MultiWOZ-Services",
         "multiwoz": "MultiWOZ-Intent",
         "ner": "NER-Domain",
         "ontonotes": "OntoNotes-Domain",
@@ -78,7 +81,16 @@ _CALLED: Final = {
         "dropped": "left behind",
         "raw": "raw coordinates reused",
     },
+    "privacy.unit": {"client": "a client hidden", "person": "a person hidden"},
     "replay.prior": {"labels": "label texts", "none": "no prior"},
+    "replay.matcher": {
+        "None": "default",
+        "signature": "anchor signatures",
+        "nearest-mean": "nearest mean",
+        "hungarian": "Hungarian",
+        "optimal-transport": "optimal transport",
+        "random": "no anchors (random)",
+    },
 }
 _SYMBOLS: Final = {
     "privacy.epsilon": "ε",

@@ -43,6 +43,16 @@ class Reason(_Strict):
         return number.row in rows and number.column in columns
 
 
+class Instead(_Strict):
+    """Where ours stands for some rows of a table: another experiment, in which it can be tested."""
+
+    experiment: str
+    table: str
+    row: str
+    """The key of our row, or what is compared with ``of``."""
+    of: str = ""
+
+
 class PaperTable(_Strict):
     """A table or figure of the paper and where ours stands."""
 
@@ -55,6 +65,8 @@ class PaperTable(_Strict):
     table: str = ""
     also: dict[str, tuple[str, ...]] = {}
     against: dict[str, tuple[str, ...]] = {}
+    instead: dict[str, Instead] = {}
+    """By row of the paper."""
     numbers: tuple[Number, ...]
     reason: tuple[Reason, ...] = ()
 

@@ -10,24 +10,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from cslr.research.experiments.grid import Experiment
-from paper.built import Built
 from paper.doubts import confirmed, doubts
 from paper.facts import REBUILD, command, ran
+from paper.first_page import first_page
 from paper.printed import Paper, PaperTable
+from paper.scope import scope_of
 from paper.sheet import markdown_table
 from paper.traces import Trace
-from paper.verdicts import Line, counted, lines
+from paper.verdicts import Line, Tables, counted, lines
 
 __all__ = ["document"]
-
-Tables = Mapping[tuple[str, str], Built]
-"""By experiment and name."""
 
 _HOW = """\
 - **not comparable**: the score is of another label space or privacy scope. The direction is said
   in words and means nothing more.
-- **better**, **worse**, **the same**: margins between two methods of one study, and what noise
-  costs. A margin is compared at the digit the paper prints.
+- A margin between two methods is judged by our paired 95 % interval over the seeds that both ran.
+  **confirmed**: a gain, and its interval meets the paper's. **smaller gain**, **larger gain**: a
+  gain, and its interval lies below or above the paper's. **no gain shown**: the interval holds 0.
+  **reversed**: it lies below 0. **void**: both sides gave the same figure with every seed, so
+  nothing was compared.
+- **promise kept**, **not kept**: whether the paper's noise multiplier costs the ε printed with it.
+- Every row names its scenario and what its ε covers. The paper calls its setting task-incremental
+  and its ε covers the replay release; a margin from another scenario or scope is evidence about
+  the method and not a repetition of the paper's measurement.
 - **not run**: there is no trace of it. No number here comes from anywhere but a trace, and no ε
   from anywhere but a ledger, by way of the trace.
 - Letters name the reasons below a table. † reads clients' rows without noise."""
@@ -42,16 +47,20 @@ def document(
 ) -> str:
     """The whole document; ``folder`` is where the tables lie, seen from it."""
     found = {
-        label: lines(table, tables.get((table.experiment, table.table)))
+        label: lines(table, tables.get((table.experiment, table.table)), tables)
         for label, table in paper.tables.items()
         if table.kind != "given"
     }
-    sections = [_section(paper.tables[label], own, tables, folder) for label, own in found.items()]
+    sections = [
+        _section(paper.tables[label], own, (tables, traces), folder) for label, own in found.items()
+    ]
     costs = next((built.costs for built in tables.values() if built.costs), ())
     parts = [
         "# Reproduction",
         f"Written by `{REBUILD}` from `experiments/paper.toml` and the traces; changes here are "
         f"lost. Each number of the paper stands beside ours with the command that makes it.",
+        "## What of the paper holds",
+        first_page(found),
         "## How to read it",
         _HOW,
         "## How far it is",
@@ -85,7 +94,13 @@ def _state(experiments: Sequence[Experiment], traces: Mapping[str, Trace]) -> st
     return markdown_table(("experiment", "of the paper", "cells that ran", "command"), rows, 4)
 
 
-def _section(table: PaperTable, found: Sequence[Line], tables: Tables, folder: str) -> str:
+def _section(
+    table: PaperTable,
+    found: Sequence[Line],
+    ours: tuple[Tables, Mapping[str, Trace]],
+    folder: str,
+) -> str:
+    tables, traces = ours
     built = tables.get((table.experiment, table.table))
     letters = dict(zip(string.ascii_lowercase, table.reason, strict=False))
     rows = [
@@ -95,6 +110,7 @@ def _section(table: PaperTable, found: Sequence[Line], tables: Tables, folder: s
             line.paper,
             line.ours,
             line.said,
+            scope_of(line.place, tables, traces),
             ", ".join(letter for letter, why in letters.items() if why.about(line.printed)),
         ]
         for line in found
@@ -107,7 +123,8 @@ def _section(table: PaperTable, found: Sequence[Line], tables: Tables, folder: s
     elif table.experiment:
         parts.append(f"No experiment here makes it ({table.experiment}, {table.table}).")
     if rows:
-        parts.append(markdown_table(("", "", "paper", "ours", "verdict", "why"), rows, 6))
+        header = ("", "", "paper", "ours", "verdict", "scenario; ε covers", "why")
+        parts.append(markdown_table(header, rows, 7))
     parts += [_bullets(f"({letter}) {why.text}" for letter, why in letters.items())]
     return "\n\n".join(part for part in parts if part)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +16,21 @@ from paper.figure import NOT_RUN, Figure, number
 from paper.layout import Layout
 from paper.names import called
 from paper.printed import Number, PaperTable
+from paper.statistics import Comparison, Interval, paired_t
 
-__all__ = ["Line", "counted", "lines"]
+__all__ = ["Line", "counted", "judged", "lines"]
 
-BETTER, WORSE, SAME, OTHER = "better", "worse", "the same", "different"
+Tables = Mapping[tuple[str, str], Built]
+"""By experiment and name."""
+
+SAME, OTHER = "the same", "different"
 APART: Final = "not comparable"
-_WHERE_ROSTER: Final = "better against the public, worse against the roster"
+CONFIRMED, SMALLER, LARGER = "confirmed", "smaller gain", "larger gain"
+NOT_SHOWN, REVERSED, VOID = "no gain shown", "reversed", "void"
+KEPT, NOT_KEPT = "promise kept", "promise not kept"
+_WHERE_ROSTER: Final = "promise kept against the public, not against the roster"
+_ROUNDING: Final = 0.05
+"""Half of the last digit that the paper prints."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class Line:
     ours: str
     verdict: str
     detail: str = ""
+    place: tuple[str, str, str, str] = ("", "", "", "")
+    """Experiment, table, row and column of ours."""
 
     @property
     def said(self) -> str:
@@ -43,14 +53,17 @@ class Line:
         return f"{self.verdict}; {self.detail}" if self.detail else self.verdict
 
 
-def lines(table: PaperTable, built: Built | None) -> tuple[Line, ...]:
-    """Every number of a table of the paper, once for each row of ours it stands beside."""
+def lines(table: PaperTable, built: Built | None, others: Tables | None = None) -> tuple[Line, ...]:
+    """Every number of a table of the paper, once for each row of ours it stands beside.
+
+    others: all tables of ours, for rows that stand beside another one.
+    """
     if table.kind == "quantile":
         return tuple(map(_quantile, table.numbers))
     if table.kind == "accountant":
         return tuple(map(_priced, built.costs)) if built else ()
     make = {"effects": _effects, "margins": _margins}.get(table.kind, _scores)
-    return tuple(make(table, built))
+    return tuple(make(table, built, others or {}))
 
 
 def counted(found: Iterable[Line]) -> dict[str, int]:
@@ -58,22 +71,32 @@ def counted(found: Iterable[Line]) -> dict[str, int]:
     return dict(Counter(line.verdict for line in found).most_common())
 
 
-def _scores(table: PaperTable, built: Built | None) -> Iterator[Line]:
-    axes = (built.spec.rows[0], built.spec.columns[0]) if built else ("", "")
+def _scores(table: PaperTable, built: Built | None, others: Tables) -> Iterator[Line]:
     for printed in table.numbers:
-        for row in (printed.row, *table.also.get(printed.row, ())):
-            place = ((row,), (printed.column,))
-            figure = built.layout.entries.get(place) if built and built.layout else None
+        instead = table.instead.get(printed.row)
+        own, beside = built, (printed.row, *table.also.get(printed.row, ()))
+        if instead is not None:
+            own, beside = others.get((instead.experiment, instead.table)), (instead.row,)
+        axes = (own.spec.rows[0], own.spec.columns[0]) if own else ("method", "stream.name")
+        for row in beside:
+            figure = None
+            if own and own.layout:
+                figure = own.layout.entries.get(((row,), (printed.column,)))
             verdict, detail = _beside(printed.value, figure, table.kind == "counts")
             yield Line(
                 printed,
-                _row_name(axes[0], row, printed.row),
+                called("method", printed.row) if instead else _row_name(axes[0], row, printed.row),
                 called(axes[1], printed.column),
                 _printed(printed, figure.measure.digits if figure else 1),
                 figure.text if figure else NOT_RUN,
                 verdict,
                 detail,
+                _place(own, row, printed.column),
             )
+
+
+def _place(built: Built | None, row: str, column: str) -> tuple[str, str, str, str]:
+    return (built.experiment.name, built.spec.name, row, column) if built else ("", "", row, column)
 
 
 def _beside(printed: float, figure: Figure | None, count: bool) -> tuple[str, str]:
@@ -95,81 +118,110 @@ def _direction(difference: float, digits: int) -> str:
     return f"{'higher' if difference > 0 else 'lower'} by {shown}"
 
 
-def _effects(table: PaperTable, built: Built | None) -> Iterator[Line]:
-    found = {(e.stream, e.method, e.against): e for e in built.effects} if built else {}
+def _effects(table: PaperTable, built: Built | None, others: Tables) -> Iterator[Line]:
     for printed in table.numbers:
-        for method in ("cslr", *table.also.get("cslr", ())):
-            effect = found.get((printed.column, method, printed.row))
-            verdict, detail = _gain(printed.value, effect)
+        instead = table.instead.get(printed.row)
+        own, pairs = built, [(m, printed.row) for m in ("cslr", *table.also.get("cslr", ()))]
+        if instead is not None:
+            own = others.get((instead.experiment, instead.table))
+            pairs = [(instead.of, instead.row)]
+        axis = own.spec.axis if own else "method"
+        found = {(e.stream, e.method, e.against): e for e in own.effects} if own else {}
+        for method, against in pairs:
+            effect = found.get((printed.column, method, against))
+            verdict, detail = _gain(printed, effect)
             yield Line(
                 printed,
-                f"{called('method', method)} − {called('method', printed.row)}",
+                f"{called(axis, method)} − {called(axis, against)}",
                 called("stream.name", printed.column),
                 f"{printed.value:+.1f} [{printed.low}, {printed.high}]",
                 _effect_text(effect),
                 verdict,
                 detail,
+                _place(own, method, printed.column),
             )
 
 
 def _effect_text(effect: Effect | None) -> str:
+    """The margin with its paired interval: seeds are shared."""
     if effect is None:
         return NOT_RUN
-    if effect.summary is None:
+    if effect.t is None:
         return effect.why_not
-    return f"{_signed(effect.difference)} {interval_text(effect.summary)}"
+    return f"{_signed(effect.difference)} {interval_text(effect.t.interval)}"
 
 
-def _gain(printed: float, effect: Effect | None) -> tuple[str, str]:
-    """A margin can be compared; with it, whether ours is one at all."""
+def _gain(printed: Number, effect: Effect | None) -> tuple[str, str]:
+    """What our paired interval says about the printed margin."""
     if effect is None or effect.t is None:
         return (effect.why_not if effect else NOT_RUN), ""
-    holds = "holds 0" if 0.0 in effect.t.interval else "leaves 0 out"
-    return (
-        _margin_verdict(printed, effect.difference),
-        f"our paired interval {holds}, Holm's p is {chance(effect.holm)}",
-    )
+    if effect.void:
+        return VOID, "both sides have the same figures, seed by seed"
+    return judged(printed, effect.t), f"paired, Holm's p is {chance(effect.holm)}"
 
 
-def _margin_verdict(printed: float, ours: float) -> str:
-    rounded = round(ours, 1)
-    if rounded == printed:
-        return SAME
-    return BETTER if rounded > printed else WORSE
+def judged(printed: Number, ours: Comparison) -> str:
+    """A printed gain beside our paired interval; a printed interval counts where there is one."""
+    low = printed.value - _ROUNDING if printed.low is None else printed.low
+    high = printed.value + _ROUNDING if printed.high is None else printed.high
+    if ours.interval == Interval(0.0, 0.0):
+        return VOID
+    if ours.interval.high < 0:
+        return REVERSED
+    if ours.interval.low <= 0:
+        return NOT_SHOWN
+    if ours.interval.high < low:
+        return SMALLER
+    return LARGER if ours.interval.low > high else CONFIRMED
 
 
-def _margins(table: PaperTable, built: Built | None) -> Iterator[Line]:
+def _margins(table: PaperTable, built: Built | None, others: Tables) -> Iterator[Line]:
     for printed in table.numbers:
-        for method in ("cslr", *table.also.get("cslr", ())):
-            margins = (
-                _by_stream(built.layout, method, table.against[printed.row])
-                if built and built.layout
-                else []
-            )
-            known = margins and not any(map(math.isnan, margins))
-            ours = (min if printed.column == "least" else max)(margins) if known else math.nan
+        instead = table.instead.get(printed.row)
+        own, pairs = (
+            built,
+            [
+                (method, table.against[printed.row])
+                for method in ("cslr", *table.also.get("cslr", ()))
+            ],
+        )
+        if instead is not None:
+            own = others.get((instead.experiment, instead.table))
+            pairs = [(instead.of, (instead.row,))]
+        for method, against in pairs:
+            margins = _by_stream(own.layout, method, against) if own and own.layout else []
+            known = bool(margins) and all(margin is not None for margin in margins)
+            chosen = min if printed.column == "least" else max
+            ours = chosen((m for m in margins if m), key=lambda m: m.difference) if known else None
+            axis = own.spec.rows[0] if own else "method"
             yield Line(
                 printed,
-                f"{called('method', method)} − {called('method', printed.row)}",
+                f"{called(axis, method)} − {called(axis if instead else 'method', printed.row)}",
                 printed.column,
                 f"{printed.value:+.1f}",
-                _signed(ours) if known else NOT_RUN,
-                _margin_verdict(printed.value, ours) if known else NOT_RUN,
+                f"{_signed(ours.difference)} {interval_text(ours.interval)}" if ours else NOT_RUN,
+                judged(printed, ours) if ours else NOT_RUN,
+                place=_place(own, method, ""),
             )
 
 
-def _by_stream(layout: Layout, method: str, against: tuple[str, ...]) -> list[float]:
-    """The margin over the best of ``against``, stream by stream; NaN where one did not run."""
-
-    def mean(row: str, column: tuple[str, ...]) -> float:
-        figure = layout.entries.get(((row,), column))
-        return figure.spread.mean if figure and figure.known else math.nan
-
-    margins = []
+def _by_stream(layout: Layout, method: str, against: tuple[str, ...]) -> list[Comparison | None]:
+    """The paired margin over the best of ``against``, stream by stream; None: one did not run."""
+    margins: list[Comparison | None] = []
     for column in layout.columns:
-        others = [mean(row, column) for row in against]
-        best = math.nan if any(map(math.isnan, others)) else max(others)
-        margins.append(mean(method, column) - best)
+        figures = [layout.entries.get(((row,), column)) for row in (method, *against)]
+        ran = [figure for figure in figures if figure is not None and figure.known]
+        if len(ran) < len(figures):
+            margins.append(None)
+            continue
+        ours, *theirs = ran
+        best = max(theirs, key=lambda figure: figure.spread.mean)
+        seeds = [seed for seed in ours.by_seed if seed in best.by_seed]
+        if len(seeds) < 2:
+            margins.append(None)
+            continue
+        x, y = ([each.by_seed[seed] for seed in seeds] for each in (ours, best))
+        margins.append(paired_t(x, y))
     return margins
 
 
@@ -177,7 +229,7 @@ def _priced(cost: Cost) -> Line:
     """What a promise costs under a reading; a hundredth is rounding."""
     promised = cost.promise.epsilon
     public, roster = cost.public <= 1.01 * promised, cost.roster <= 1.01 * promised
-    verdict = (BETTER if roster else _WHERE_ROSTER) if public else WORSE
+    verdict = (KEPT if roster else _WHERE_ROSTER) if public else NOT_KEPT
     return Line(
         Number(row=cost.reading.key, column=f"{promised:g}", value=cost.promise.sigma),
         cost.reading.title,

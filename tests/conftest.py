@@ -48,6 +48,8 @@ TOPICS = 2 * WIDTH  # at right angles or opposite; the first eight belong to lab
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of a file in one worker, so that its fixtures are made once."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return  # one process: in the order that was asked for
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
@@ -305,7 +307,7 @@ def make_context(make_context_with, drawer):
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory) -> Path:
+def cache(request, tmp_path_factory) -> Path:
     """Embeddings of all tests and workers: found by content, written without a lock.
 
     ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
@@ -315,7 +317,7 @@ def cache(tmp_path_factory) -> Path:
     shared = root.parent if worker else root
     place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
     place.mkdir(exist_ok=True)
-    if worker:
+    if worker and any(_folder(item) == "cli" for item in request.session.items):
         _embed_streams(place, first=int(worker.removeprefix("gw")))
     return place
 

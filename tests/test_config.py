@@ -14,6 +14,7 @@ from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.former_settings import MOVED, REMOVED
 from cslr.methods.registry import METHODS
+from cslr.paper_constants import PaperConstants
 from cslr.research.experiments.grid import Cell, dotted
 from cslr.runs.directory import RunDirectory, read_config
 
@@ -45,10 +46,12 @@ DOCUMENTED = {
 
 
 def leaves(section: type[BaseModel], where: str = "") -> list[str]:
-    """Dotted names of all settings."""
+    """Dotted names of all settings; the paper's constants are one section with its own document."""
     found = []
     for name, field in section.model_fields.items():
         inner = field.annotation
+        if inner is PaperConstants:
+            continue
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             found += leaves(inner, f"{where}{name}.")
         else:
@@ -68,8 +71,13 @@ def old_config(**changes: object) -> dict[str, object]:
     return plain
 
 
+def settings() -> list[str]:
+    """All settings but the paper's constants, which ``cslr-paper`` alone reads."""
+    return [name for name in leaves(Config) if not name.startswith("paper.")]
+
+
 def test_there_are_no_more_settings_than_agreed():
-    assert len(leaves(Config)) <= MOST
+    assert len(settings()) <= MOST
 
 
 def test_a_removed_setting_is_none_of_today():
@@ -90,7 +98,24 @@ def test_every_setting_of_an_experiment_exists():
 
 def test_every_setting_is_used_by_an_experiment_a_preset_or_a_document():
     presets = {name for each in METHODS.values() for name in (*each.settings, *each.defaults)}
-    assert set(leaves(Config)) == set_by_experiments() | presets | DOCUMENTED.keys()
+    used = set_by_experiments() | presets | DOCUMENTED.keys()
+    assert set(settings()) == {name for name in used if not name.startswith("paper.")}
+
+
+def test_a_document_has_every_constant_of_the_paper():
+    """tests/paper/test_walk.py reads that document row by row."""
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    assert [name for name in leaves(PaperConstants) if f"paper.{name}" not in text] == []
+
+
+def test_constants_of_the_paper_leave_other_configurations_as_they_were():
+    assert "paper" not in Config().model_dump(mode="json")
+    changed = load_config(None, {"paper.tau": 2.0})
+    assert changed.model_dump(mode="json")["paper"] == {"tau": 2.0}
+    assert Config.model_validate(changed.model_dump(mode="json")) == changed
+    assert Cell.of(changed).name != Cell.of(Config()).name
+    with pytest.raises(ConfigError, match=r"unknown setting paper\.sigma; .*known settings: aggre"):
+        load_config(None, {"paper.sigma": 1.0})
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

@@ -50,6 +50,8 @@ MADE_OF = {
     "ag-news-pairs": "ag-news",
     "ag-news-small": "ag-news",
     "ag-news-pairs-small": "ag-news-pairs",
+    "amazon-products": "amazon",
+    "multiwoz-services": "multiwoz",
 }
 """Streams that are another's rows, told otherwise."""
 
@@ -237,8 +239,10 @@ def test_the_documents_name_every_verb():
     of_data, of_theory = {"init", "check", "fetch"}, {"anchors", "quality"}
     of_experiments = {"reproduce", "tables"}
     of_ledger, others = {"show", "verify", "moved"}, {"run", "upgrade", "predict", "plan", "audit"}
+    of_federation = {"join", "serve", "node", "status", "down", "try"}
     of_runs, of_pages = {"list", "compare", "delete"}, {"report", "doctor"}
-    verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments, *of_runs, *of_pages}
+    verbs = {*others, *of_ledger, *of_data, *of_theory, *of_experiments, *of_federation}
+    verbs |= {*of_runs, *of_pages}
     assert named == verbs
     assert verbs == _verbs(get_command(app))
 

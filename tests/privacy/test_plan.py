@@ -181,7 +181,7 @@ def test_signal_to_noise_is_that_of_agreeing_clients():
 @pytest.mark.parametrize(
     ("clients", "advice"),
     [
-        (300, "Good"),
+        (300, "Strong signal"),
         (299, "Workable"),
         (50, "Workable"),
         (49, "Weak"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from cslr.data.own.check import Report, check
 from cslr.data.own.declaration import declaration_path, load_declaration
 from cslr.data.own.draft import Seen, draft, draft_text, look
-from cslr.data.own.parse.problems import told
+from cslr.data.own.parse.problems import described
 from cslr.errors import ConfigError, DataError
 from cslr.files import write_atomic
 
@@ -36,7 +36,7 @@ class Drafted:
         counted = f"{len(seen.clients)} clients, {len(seen.labels)} labels"
         lines = ["Columns:", *found, *missing, f"Found: {counted}, {_tasks(seen)}."]
         if seen.bad:
-            shown = [f"  {told(data, problem)}" for problem in seen.problems]
+            shown = [f"  {described(data, problem)}" for problem in seen.problems]
             more = seen.bad - len(shown)
             lines += [f"Rows that cannot be read: {seen.bad}", *shown]
             lines += [f"  ... and {more} more"] if more else []

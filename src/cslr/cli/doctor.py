@@ -1,4 +1,4 @@
-"""``cslr doctor``: whether this installation can do what it is for, and what to do if not."""
+"""``cslr doctor``: check the installation, and say how to repair it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PARTS: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -78,7 +78,7 @@ def doctor_command(
 
 
 def findings(self_test: bool) -> list[Finding]:
-    """Everything that is looked at, in order."""
+    """All checks, in order."""
     results = [_versions(), *[_part(*part) for part in _PARTS], _encoder(), _cache(), _cores()]
     results.append(_network())
     return [*results, _tried("self-test", _self_test)] if self_test else results

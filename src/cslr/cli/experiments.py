@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -53,6 +54,11 @@ def reproduce_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the cells and their state; run none.")
     ] = False,
+    check: Annotated[
+        int | None,
+        typer.Option(min=1, help="Run this many finished cells again and compare; change nothing."),
+    ] = None,
+    check_seed: Annotated[int, typer.Option(help="Which cells --check draws.")] = 1,
 ) -> None:
     """Run the cells of experiments: each is one method on one stream with one seed.
 
@@ -64,6 +70,9 @@ def reproduce_command(
     Example: `cslr reproduce --data DIR --streams ag-news --seeds 13,17`
 
     What would be done: `cslr reproduce experiments/main.toml --dry-run`
+
+    Do the committed traces come out here? `cslr reproduce --data DIR --check 20`: scores may differ
+    by 3 points, their average by 0.5; the exit code is 1 if a cell differs more.
     """
     from cslr.research.experiments.grid import all_cells, chosen
     from cslr.research.experiments.places import Places
@@ -78,6 +87,10 @@ def reproduce_command(
     _warn(cells, places)
     if dry_run:
         _list(cells, places)
+        return
+    if check is not None:
+        if not _check_again(cells, places, (check, check_seed), data, workers):
+            raise typer.Exit(1)
         return
     waiting = [cell.reading(data) for cell in cells if places.state(cell.name) != "finished"]
     _check_data(waiting, data)
@@ -166,6 +179,36 @@ def _list(cells: Sequence[Cell], places: Places) -> None:
     for cell, state in zip(cells, states, strict=True):
         typer.echo(f"{cell.name}  {state:8}  {cell.title}")
     typer.echo(f"{len(cells)} cells, {states.count('finished')} finished")
+
+
+def _check_again(
+    cells: Sequence[Cell], places: Places, draw: tuple[int, int], data: Path | None, workers: int
+) -> bool:
+    """Run finished cells again, elsewhere, and print how they compare; whether all agree."""
+    from cslr.research.experiments.places import Places
+    from cslr.research.experiments.recheck import compared, drawn_cells
+
+    drawn = drawn_cells(cells, places, *draw)
+    if not drawn:
+        raise ConfigError(f"no cell has a trace in {places.traces}; run cslr reproduce first")
+    _check_data(drawn, data)
+    with tempfile.TemporaryDirectory() as root:
+        there = Places(Path(root) / "traces", Path(root) / "cells")
+        ran = _run([cell.reading(data) for cell in drawn], there, workers, 0)
+        found = [
+            compared(cell, places.trace(cell.name), there.trace(cell.name))
+            for cell in drawn
+            if there.trace(cell.name).exists()
+        ]
+    typer.echo(f"{'committed':>9}  {'again':>7}  {'largest':>7}  {'':9}  cell")
+    for each in found:
+        says = "agrees" if each.agrees else "DIFFERS"
+        why = f" (other {' and '.join(each.origin)})" if each.origin else ""
+        figures = f"{each.committed:9.2f}  {each.again:7.2f}  {each.largest:7.2f}"
+        typer.echo(f"{figures}  {says:9}  {each.cell.title}{why}")
+    agreeing = sum(each.agrees for each in found)
+    typer.echo(f"{agreeing} of {len(drawn)} cells agree with their committed traces")
+    return ran and agreeing == len(drawn)
 
 
 def _check_data(cells: Sequence[Cell], data: Path | None) -> None:

@@ -20,6 +20,7 @@ from cslr.cli.audit import audit_command
 from cslr.cli.data import data_app
 from cslr.cli.doctor import doctor_command
 from cslr.cli.experiments import experiments_app
+from cslr.cli.federation import federation_app
 from cslr.cli.finished_runs import runs_app
 from cslr.cli.predict import predict_command
 from cslr.cli.privacy import ledger_app, plan_command
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(runs_app, name="runs")
+app.add_typer(federation_app, name="federation")
 app.add_typer(experiments_app)
 
 

@@ -28,7 +28,7 @@ def _first(help: str, *flags: str) -> Any:
 
 
 def _more(help: str, *flags: str) -> Any:
-    """Any other flag: it stands below, under "More"."""
+    """Any other flag, listed under "More"."""
     return typer.Option(*flags, help=help, rich_help_panel="More")
 
 
@@ -262,7 +262,7 @@ def _run(
     until: int | None = None,
     compare: bool = False,
 ) -> None:
-    """compare: whether to say what hiding a whole client would have given, in a simulation."""
+    """compare: also show the result for a whole client as the unit, in a simulation."""
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
@@ -295,7 +295,7 @@ def _run(
 
 
 def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
-    """What is to be said before a run: few public sentences, a promise that protects little."""
+    """Warnings before a run: few public sentences, weak privacy parameters."""
     from cslr.privacy.plan import promise_warnings
     from cslr.runs.own_data import public_warning
     from cslr.runs.units import units_of

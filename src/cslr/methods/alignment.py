@@ -15,9 +15,9 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.federation.simulation import SimulatedCohort
 from cslr.numerics.gaussian import Gaussians
-from cslr.protocol.ports import Request
-from cslr.protocol.step1_list import group_lists, shares_of, steadied
-from cslr.protocol.step2_sign import hit_rate, least_margin, signatures
+from cslr.protocol.ports import Examples, Request
+from cslr.protocol.step1_list import GroupLists, group_lists, shares_of, steadied
+from cslr.protocol.step2_sign import hit_rate, least_margin, signatures, standardised
 from cslr.protocol.step3_match import canonical_ids
 
 __all__ = ["Alignment", "align", "summary"]
@@ -38,7 +38,6 @@ class Alignment:
 def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
     """What the candidates of a cohort are, and what they were called."""
     candidates: dict[int, list[tuple[IntArray, IntArray, FloatArray, FloatArray]]] = {}
-    space = request.space
     for batch in cohort.batches():
         if batch.kinds is None:
             return []
@@ -46,15 +45,25 @@ def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
             ids = canonical_ids(batch, group, request)
             shares = shares_of(group.lists, x, group.mine)  # (b, n, L)
             kinds = np.arange(int(batch.kinds.max(initial=0)) + 1)
-            is_kind = (batch.kinds[..., None] == kinds).astype(np.float64)
+            is_kind = (group.of(batch.kinds)[..., None] == kinds).astype(np.float64)
             mass = np.einsum("bnl,bnk->blk", shares, is_kind)
-            steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)
-            signed = signatures(Gaussians(steady.mean, steady.covariance), space.anchors)
+            signed = _signed(batch, group, request)
             real = group.lists.weights > 0
             candidates.setdefault(group.place, []).append(
                 (ids[real], mass.argmax(axis=-1)[real], mass.max(axis=-1)[real], signed[real])
             )
     return [_gathered(parts, request.sub_modes) for parts in candidates.values()]
+
+
+def _signed(batch: Examples, group: GroupLists, request: Request) -> FloatArray:
+    """(b, L, m) signatures of what was released, or, where no list was, of what clients hold."""
+    if request.signed is not None and request.names is not None:
+        place = {client: number for number, client in enumerate(request.names)}
+        rows = [place[client] for client in batch.clients]
+        return standardised(request.signed[rows, group.place])
+    space = request.space
+    steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)
+    return signatures(Gaussians(steady.mean, steady.covariance), space.anchors)
 
 
 def _gathered(

@@ -56,6 +56,8 @@ def agree(context: MethodContext) -> Agreement:
     sub_modes = replay.sub_modes or (1 if topics is None else topics.shape[1])
     if replay.sub_modes is None and replay.sends_lists and pooled:
         sub_modes = len(context.tasks)  # the paper's K
+    paper = context.paper
+    selects = replay.aggregate == "select" or (paper is not None and paper.aggregate == "select")
     modes = declare_modes(
         space,
         context.public,
@@ -64,7 +66,7 @@ def agree(context: MethodContext) -> Agreement:
         replay.prior,
         seeds.at("prototypes"),
         dict.fromkeys(context.tasks) if pooled else None,
-        candidates=CANDIDATES if replay.aggregate == "select" else 0,
+        candidates=CANDIDATES if selects else 0,
         topics=topics if topics is not None and topics.shape[1] == sub_modes else None,
     )
     default = 1 if sub_modes == 1 else 2 * sub_modes
@@ -86,6 +88,7 @@ def agree(context: MethodContext) -> Agreement:
         clipping=replay.clipping,
         resolution=resolution,
         clients_per_person=context.units.clients_per_person,
+        paper=paper,
     )
     return with_bound(agreement, context.public, labels)
 
@@ -130,7 +133,7 @@ def stages(context: MethodContext) -> Stages:
     context.ledger.fix_plan(context.plan, agreement.public_facts())
     session = Session(agreement, context.plan, context.ledger, context.keep)
     federated = context.head.kind in ("federated", "dp-fedavg")
-    head = prior_head(context) if federated else None
+    head = _first_head(context) if federated else None
     aligned: list[Alignment] = []
     yield partial(_fitted, context, session.snapshot(), head)
     for task, labels in enumerate(context.tasks):
@@ -233,6 +236,13 @@ def prior_head(context: MethodContext) -> Head:
     labels = replace(context, replay=plain)
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
     return session.learn(rehearsal_of(labels, 0))
+
+
+def _first_head(context: MethodContext) -> Head:
+    """Where training by clients begins: the head of label texts, or the paper's random one."""
+    if context.paper is not None and context.paper.start == "random":
+        return context.initial_head()
+    return prior_head(context)
 
 
 def _fitted(

@@ -19,6 +19,7 @@ from cslr.arrays import BoolArray, FloatArray
 from cslr.config import Config, HeadConfig, ReplayConfig, with_settings
 from cslr.errors import PrivacyError
 from cslr.federation.simulation import Population, SimulatedCohort
+from cslr.paper_constants import THE_PAPERS, PaperConstants
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.noise import KeyStream, poisson_cohort
@@ -138,6 +139,13 @@ class MethodContext:
     """What the method may learn from clients."""
     units: Units = UNKNOWN_UNITS
     """What is declared of the units of privacy."""
+    constants: PaperConstants = THE_PAPERS
+    """The paper's."""
+
+    @property
+    def paper(self) -> PaperConstants | None:
+        """The paper's constants, where its protocol is run to the letter."""
+        return self.constants if self.replay.release == "paper" else None
 
     @property
     def labels(self) -> int:

@@ -1,4 +1,4 @@
-"""Every method by name. A new one is a file in ``cslr.methods`` and a line here.
+"""All methods by name. A new method is a file in ``cslr.methods`` and a line here.
 
 FedCIL and FedTA, which are folders, are imported when they are asked for.
 """

@@ -1,4 +1,4 @@
-"""Yardsticks beside every method: a constant, label texts alone, and pooled training.
+"""Yardsticks for every method: a constant, label texts only, and pooled training.
 
 majority    the best constant among the labels seen, picked with the evaluation labels; ε = 0
 zero-shot   the label whose text is nearest; its scores are the b_j of forward transfer; ε = 0

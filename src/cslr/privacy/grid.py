@@ -83,16 +83,21 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     # In half precision 2^20 steps are infinite, and infinity becomes an integer that wraps around.
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float64, casting="same_kind")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    most, least = vectors.max(axis=1, initial=0.0), vectors.min(axis=1, initial=0.0)
+    bad = np.flatnonzero(~(np.isfinite(most) & np.isfinite(least)))  # a NaN is its row's largest
     if bad.size:
         raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
     # Divide by the largest entry first: squares of values near 1e308 would overflow.
-    largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
-    relative = vectors / np.where(largest > 0, largest, 1.0)
-    norm = np.maximum(np.linalg.norm(relative, axis=1, keepdims=True), 1.0)
+    largest = np.maximum(most, -least)[:, None]
+    scaled = vectors / np.where(largest > 0, largest, 1.0)
+    norm = np.maximum(np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None], 1.0)
     length = np.minimum(largest, grid.bound / grid.share / norm) * norm  # of the clipped row
-    rows = np.trunc(relative / norm * (length / grid.bound * grid.steps)).astype(np.int64)
-    return Bounded(_clip_integers(rows, grid.most), grid, _SEAL)
+    scaled *= length / grid.bound * grid.steps / norm
+    scaled = np.trunc(scaled)
+    # Whole numbers whose squares sum to at most about 2⁴⁸: exact in doubles, in any order.
+    squared = np.einsum("ij,ij->i", scaled, scaled)
+    rows = scaled.astype(np.int64)
+    return Bounded(_clip_integers(rows, squared, grid.most), grid, _SEAL)
 
 
 def admit(rows: IntArray, grid: Grid) -> Bounded:
@@ -125,9 +130,8 @@ def admit(rows: IntArray, grid: Grid) -> Bounded:
     return Bounded(copied, grid, _SEAL)
 
 
-def _clip_integers(rows: IntArray, steps: int) -> IntArray:
-    """Shrink, in exact integers, the rows whose norm exceeds the clip after rounding."""
-    squared = np.einsum("ij,ij->i", rows, rows)
+def _clip_integers(rows: IntArray, squared: FloatArray, steps: int) -> IntArray:
+    """Shrink, in exact integers, the rows whose squared norm exceeds the clip after rounding."""
     for i in np.flatnonzero(squared > steps * steps):
         norm = math.isqrt(int(squared[i]) - 1) + 1  # ceiling, so that the row cannot stay too long
         rows[i] = np.sign(rows[i]) * (np.abs(rows[i]) * steps // norm)

@@ -1,4 +1,4 @@
-"""The last arrow: a sum becomes public, once its cost is on disk.
+"""Release a sum: the charge is on disk before the noisy value is public.
 
 Guarantee: with sensitivity S = ``grid.steps`` (the bound of one client's row) and multiplier σ,
 the noise is a discrete Gaussian of variance (σS)² + 16 steps². By Peikert (2010, Theorem 3.1) that

@@ -33,6 +33,7 @@ __all__ = [
     "forecast",
     "promise_warnings",
     "weak_delta",
+    "with_noise",
 ]
 
 Unit = Literal["client", "person"]
@@ -264,6 +265,22 @@ def _check_client_noise(plan: Plan) -> None:
         raise ConfigError("epsilon must be finite where clients add the noise")
 
 
+def with_noise(plan: Plan, sigma: float) -> Plan:
+    """The plan with this multiplier on each list and each sum of the replay, at its own price.
+
+    For the paper's table of noise multipliers alone, in simulations; everything else is calibrated.
+    The budget of the result is what it costs, which is what the ledger will say.
+    """
+    if not sigma > 0:
+        raise ValueError(f"sigma must be greater than 0, not {sigma}")
+    count = plan.schedule.replay + plan.schedule.lists
+    if not count:
+        raise ValueError("plan: it releases nothing about the replay")
+    noised = replace(plan, unit=sigma / math.sqrt(count))
+    cost = noised.epsilon(plan.budget.adversary)
+    return replace(noised, budget=replace(plan.budget, epsilon=cost))
+
+
 def _unit_full(budget: Budget, count: int) -> float:
     """Closed form: the largest μ that stays within the budget, shared by ``count`` Gaussians."""
 
@@ -343,7 +360,7 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
     units = {"client": "clients", "person": "people"}[plan.budget.unit]
     ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
     if ratio >= 3:
-        advice = f"Good: the {units}' data will outweigh the noise, with or without a label prior."
+        advice = f"Strong signal: what the {units} say together outweighs the noise."
     elif ratio >= 0.5:
         advice = (
             f"Workable with the label prior; more {units} or a larger ε will still help "

@@ -1,7 +1,7 @@
-"""What clients and server agree on before the first release. All of it is public.
+"""The public settings that clients and server fix before the first release.
 
-The clipping bound comes from *simulated clients on the public corpus*: groups of like sentences
-stand for labels, small samples of them for clients.
+The clipping bound comes from *simulated clients on the public corpus*: groups of similar sentences
+act as labels, small samples of them as clients.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Plan
 from cslr.protocol.head import Head
+from cslr.protocol.literal.reading import written_modes
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS, Resolution
@@ -63,10 +65,12 @@ class Agreement:
     """Share of a simulated client's weight that survives the clip."""
     resolution: Resolution = FEW_UNITS
     clients_per_person: int = 1
+    paper: PaperConstants | None = None
+    """The constants of the paper's protocol, where that is run to the letter."""
 
     @property
     def expected_weight(self) -> float:
-        """What a mode's weights are expected to sum to if all registered clients take part."""
+        """The expected sum of a mode's weights if all registered clients participate."""
         return FILLED * self.kept * self.clients
 
     def layout(self, modes: int) -> Layout:
@@ -79,7 +83,7 @@ class Agreement:
             modes,
             r if candidates is None else candidates.shape[1],
             seconds=seconds,
-            targets=self.family.sent(self.modes.pooled),
+            targets=self.family.sent(self.modes.pooled or self.paper is not None),
             weight_scale=self.resolution.weight_scale,
             second_scale=self.resolution.second_scale if seconds <= 1 else DIAGONAL_SCALE,
             target_scale=TARGET_SCALE,
@@ -90,6 +94,9 @@ class Agreement:
     def list_layout(self, groups: int) -> Layout:
         """The layout of a list that is released: weights, means and one spread for each entry."""
         entries = groups * self.learner.size
+        if self.paper is not None:  # whole entries, each statistic in its own unit
+            r, outputs = self.space.dimension, self.family.outputs
+            return Layout(entries, r, r * (r + 1) // 2, outputs, 1.0, 1.0, 1.0)
         scales = (FEW_UNITS.weight_scale, FEW_UNITS.second_scale, 1.0)
         return Layout(entries, self.space.dimension, 1, 0, *scales)
 
@@ -100,7 +107,7 @@ class Agreement:
         expected: FloatArray | None = None,
         head: Head | None = None,
     ) -> Request:
-        """What clients are told for a task; ``expected`` (K, r) replaces the prototypes' means."""
+        """The request for a task; ``expected`` (K, r) replaces the prototypes' means."""
         groups = self.modes.groups_of(labels)
         chosen = self.modes.of_groups(groups)
         prototypes = self.modes.prototypes
@@ -119,6 +126,7 @@ class Agreement:
             candidates=self._candidates_of(groups),
             head=head,
             resolution=self.resolution,
+            paper=self.paper,
         )
 
     def request_after(
@@ -128,7 +136,9 @@ class Agreement:
         head: Head | None,
         earlier: Sequence[TaskRelease],
     ) -> Request:
-        """The same with prototypes where earlier releases lead us to expect this task's modes."""
+        """The same with prototypes moved to the means that earlier releases predict."""
+        if self.paper is not None:
+            return self.request(task, labels, head=head)
         modes = self.modes.of_groups(self.modes.groups_of(labels))
         expected = expected_means(earlier, self.modes, self.space, task, modes)
         return self.request(task, labels, expected, head)
@@ -136,7 +146,7 @@ class Agreement:
     def read(
         self, sums: Statistics, request: Request, plan: Plan, carried: float | None = None
     ) -> TaskRelease:
-        """Released sums beside the public facts that give them meaning.
+        """Released sums with the public facts that are needed to read them.
 
         carried: the noise multiplier that came with the release; None: the plan's.
         """
@@ -146,6 +156,11 @@ class Agreement:
         winners = None
         if offered is not None:
             winners = elected(sums.offset, offered, np.arange(len(modes)) // request.sub_modes)
+        written = None
+        if self.paper is not None:
+            cohort = self.clients * plan.q * plan.cap / plan.releases
+            groups = [self.modes.groups[group] for group in self.modes.group[modes].tolist()]
+            written = written_modes(sums, cohort, self.paper, self.family, groups, winners)
         return TaskRelease(
             task=request.task,
             modes=modes,
@@ -156,6 +171,7 @@ class Agreement:
             logits=request.head is not None,
             elected=winners,
             weight_unsure=self.resolution.weight_unsure,
+            written=written,
         )
 
     def _candidates_of(self, groups: tuple[tuple[int, ...], ...]) -> FloatArray | None:
@@ -165,7 +181,7 @@ class Agreement:
         return self.modes.candidates[[self.modes.groups.index(group) for group in groups]]
 
     def public_facts(self) -> dict[str, object]:
-        """What the ledger fixes together with the plan, see ``sketches``."""
+        """The public facts that the ledger records with the plan, see ``sketches``."""
         facts: dict[str, object] = {
             "space": space_facts(self.space),
             "seed": self.seed,
@@ -183,6 +199,8 @@ class Agreement:
         }
         if self.resolution != FEW_UNITS:  # plans of few units are as they were before
             facts["resolution"] = self.resolution.facts()
+        if self.paper is not None:
+            facts["paper"] = self.paper.model_dump(mode="json")
         if self.clients_per_person > 1:
             facts["clients_per_person"] = self.clients_per_person
         return facts

@@ -11,6 +11,7 @@ from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.list_mode import list_statistics
+from cslr.protocol.literal.device import bounds, list_bound
 from cslr.protocol.round import statistics_of
 from cslr.seeding import Seeds
 
@@ -24,8 +25,10 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     """The agreement with S and the share of weight that survives clipping to it.
 
     public: (n, d) the embedded public corpus. The simulated clients are compared with prototypes
-    at the public centre, whatever the labels' own are.
+    at the public centre, not with those of the labels.
     """
+    if agreement.paper is not None:
+        return _written_bounds(agreement)
     resolution = agreement.resolution
     labels_per_task = resolution.simulated_labels or labels_per_task
     examples = simulated_clients(
@@ -61,3 +64,16 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     kept = float(np.minimum(1.0, bound / joint).mean())
     # Several clients may hold rows of one unit: together they move a sum by at most the bound.
     return replace(agreement, bounds=(bound * agreement.clients_per_person,), kept=kept)
+
+
+def _written_bounds(agreement: Agreement) -> Agreement:
+    """The paper's: B of each statistic, and what follows from it for a whole contribution."""
+    paper = agreement.paper
+    assert paper is not None
+    modes = len(agreement.modes.group) // len(agreement.modes.groups)  # a task is one group
+    entries = agreement.learner.size
+    return replace(
+        agreement,
+        bounds=bounds(paper, entries, modes),
+        list_bound=list_bound(paper, entries),
+    )

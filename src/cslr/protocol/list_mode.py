@@ -1,9 +1,8 @@
-"""``list`` mode, the paper's main protocol: clients release noised lists, the server names them.
+"""``list`` mode, the paper's main protocol: clients release noisy lists, the server assigns ids.
 
-A list that the server reads arrives under its sender's name: local privacy, with no cohort to hide
-in and no amplification. The server clusters the signatures of what it was sent (post-processing)
-and sends the canonical ids back; the sum that follows is a second message from raw statistics, and
-is paid for again.
+The server knows the sender of a list: local privacy, without amplification by a cohort. The server
+clusters the signatures of the lists (post-processing) and sends the canonical ids back; the sum
+that follows is a second message from raw statistics and is charged separately.
 """
 
 from __future__ import annotations
@@ -19,20 +18,27 @@ from cslr.numerics.mixture import Mixture
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.values import Bounded
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.literal.device import list_entries
+from cslr.protocol.literal.naming import Named, named
 from cslr.protocol.ports import Ask, Examples, Request
 from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, joined
+from cslr.protocol.targets import group_targets
 from cslr.seeding import Seeds
 
 __all__ = ["list_ask", "list_of", "list_statistics", "with_names"]
 
 
 def list_statistics(examples: Examples, request: Request) -> Statistics:
-    """(b, groups × L, ·) what a list says: each entry by itself, about the public centre."""
+    """(b, groups × L, ·) the statistics of a list, per entry, relative to the public centre."""
     parts = []
-    for _, group in group_lists(examples, request):
+    for x, group in group_lists(examples, request):
+        if request.paper is not None:
+            targets = group_targets(examples, x, group, request)
+            parts.append(list_entries(x, group, targets, request.paper))
+            continue
         weight = group.lists.weights * (group.counts > 0)[:, None]
         gaussians = group.lists.gaussians
         wider = (gaussians.covariance / request.space.spread - 1).mean(axis=-1, keepdims=True)
@@ -54,21 +60,36 @@ def list_of(examples: Examples, ask: Ask[Request]) -> Bounded:
 
 
 def list_ask(request: Request, agreement: Agreement) -> Ask[Request]:
-    """Line 1: the question for the lists of a task."""
+    """Line 1: the request for the lists of a task."""
     told = replace(request, layout=agreement.list_layout(len(request.groups)))
     return Ask(f"task {request.task} list", "list", told, Grid(agreement.list_bound))
 
 
 def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
-    """Lines 5 and 6: what clients are told after their noised lists (b, 1 + D) were named."""
+    """Lines 5 and 6: the request with the ids of the clients' noisy lists (b, 1 + D)."""
+    clients = lists[:, 0].astype(int).tolist()
+    if request.paper is not None:
+        return _written_names(request, clients, named(layout.unpack(lists[:, 1:]), request))
     ids = server_ids(layout.unpack(lists[:, 1:]), request)
-    names = dict(zip(lists[:, 0].astype(int).tolist(), ids, strict=True))
+    names = dict(zip(clients, ids, strict=True))
     # Clusters are no prototypes: what is summed is taken about the middle of each group.
     middles = [
         request.prototypes_of(place).mean.mean(axis=0) for place in range(len(request.groups))
     ]
     means = np.repeat(np.stack(middles), request.sub_modes, axis=0)
     return replace(request, names=names, prototypes=Gaussians(means, request.prototypes.covariance))
+
+
+def _written_names(request: Request, clients: list[int], released: Named) -> Request:
+    """The same in the paper's protocol; means that are selected are those of the released lists."""
+    names = dict(zip(clients, released.ids, strict=True))
+    told = replace(request, names=names, signed=released.signed)
+    if request.candidates is None:
+        return told
+    union = np.moveaxis(released.mean, 1, 0).reshape(
+        len(request.groups), -1, released.mean.shape[-1]
+    )
+    return replace(told, candidates=union, layout=replace(request.layout, dimension=union.shape[1]))
 
 
 def server_ids(lists: Statistics, request: Request) -> IntArray:

@@ -20,15 +20,13 @@ from cslr.privacy.values import Bounded, Released, gather
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.head import Head
 from cslr.protocol.list_mode import list_ask, with_names
+from cslr.protocol.literal.device import mode_sums
+from cslr.protocol.literal.replay import written_replay
 from cslr.protocol.once import release_lists, release_sum
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step3_match import canonical_ids
-from cslr.protocol.step4_aggregate.contribution import (
-    Statistics,
-    group_statistics,
-    joined,
-)
+from cslr.protocol.step4_aggregate.contribution import Statistics, group_statistics, joined
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
 from cslr.protocol.step4_aggregate.tied import with_tied
 from cslr.protocol.step5_rehearse import Rehearsal, rehearse
@@ -50,9 +48,9 @@ BLOCKS: Final = ("weights", "means", "seconds", "targets")
 
 
 def statistics_of(examples: Examples, request: Request) -> Statistics:
-    """Lines 1 to 7, on the device: what b clients have to say about each mode, still raw.
+    """Lines 1 to 7, on the device: the raw statistics of b clients about each mode.
 
-    No operation mixes two clients, so their order cannot matter.
+    Clients are independent, so their order does not matter.
     """
     parts: list[Statistics] = []
     # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
@@ -62,30 +60,31 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
         ids = canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
-        parts.append(group_statistics(x, group, ids, targets, request))
+        of_group = group_statistics if request.paper is None else mode_sums
+        parts.append(of_group(x, group, ids, targets, request))
     return with_tied(joined(parts), examples, request)
 
 
 def sum_ask(request: Request) -> Ask[Request]:
-    """The question for all that clients have to say about a task, as one vector."""
+    """The request for all statistics of a task as one vector."""
     return Ask(f"task {request.task}", "sum", request, request.grids[0])
 
 
 def block_ask(request: Request, block: int) -> Ask[Request]:
-    """The question for one of the four statistics of a task."""
+    """The request for one of the four statistics of a task."""
     label = f"task {request.task} {BLOCKS[block]}"
     return Ask(label, "block", request, request.grids[block], block)
 
 
 def contribute(examples: Examples, ask: Ask[Request]) -> Bounded:
-    """Line 8, on the device: all modes and blocks are one vector, and that is clipped, once."""
+    """Line 8, on the device: all modes and blocks as one vector, clipped once."""
     return bound(ask.request.layout.pack(statistics_of(examples, ask.request)), ask.grid)
 
 
 def contribute_block(
     examples: Examples, ask: Ask[Request], blocks: list[FloatArray] | None = None
 ) -> Bounded:
-    """Line 8 as the paper has it: one of the four statistics, clipped by itself.
+    """Line 8 as in the paper: one of the four statistics, clipped separately.
 
     blocks: all four, where the device has computed them for an earlier question.
     """
@@ -173,4 +172,6 @@ class Session:
 def replay_of(releases: Sequence[Released[TaskRelease]], agreement: Agreement) -> Released[Replay]:
     """Lines 9 to 13, anywhere: Q_{1:t} from all releases so far; post-processing, so free."""
     modes, space, family = agreement.modes, agreement.space, agreement.family
+    if agreement.paper is not None and releases:
+        return gather(releases).map(lambda every: written_replay(every, modes, family))
     return gather(releases).map(lambda every: estimate_replay(every, modes, space, family))

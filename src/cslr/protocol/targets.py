@@ -1,4 +1,4 @@
-"""Replay targets: the bounded vector y that says what a head should answer (paper, Section 4.2).
+"""Replay targets: the bounded vector y that a head should predict (paper, Section 4.2).
 
 | family         | a mode is about    | y of an example              | read by |
 |----------------|--------------------|------------------------------|---------|
@@ -43,7 +43,7 @@ def label_targets(labels: IntArray, count: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Family:
-    """What is asked about a text: over c labels, of which tagging's first is O."""
+    """The prediction task over c labels; for tagging the first is O."""
 
     name: FamilyName
     labels: int  # c
@@ -116,16 +116,40 @@ class Family:
 def group_targets(
     examples: Examples, x: FloatArray, group: GroupLists, request: Request
 ) -> FloatArray:
-    """(b, L, sent) the targets of b clients' candidates, whose examples have coordinates x.
+    """(b, L, sent) the targets of b clients' candidates about a group, with coordinates x of it.
 
     They are the examples' answers, or a head's clipped logits where the request has a head.
     """
+    if request.paper is not None:
+        return _written_targets(examples, x, group, request)
     y, usual = examples.targets, request.family.usual_of(group.group)
     if request.head is not None:
-        logits = request.head.scores(examples.z)
+        logits = request.head.scores(group.of(examples.z))
         logits = logits - logits.mean(axis=-1, keepdims=True)
         y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
+    elif y is not None:
+        y = group.of(y)
     return candidate_targets(y, x, group.mine, group.lists, usual, request.layout.targets)
+
+
+def _written_targets(
+    examples: Examples, x: FloatArray, group: GroupLists, request: Request
+) -> FloatArray:
+    """(b, L, outputs) as the paper has them: mean logits clipped to B_g, tag frequencies, masks.
+
+    Texts of one label each, in a study without a head, have their labels' distribution.
+    """
+    assert request.paper is not None
+    family, y = request.family, examples.targets
+    logits = family.name == "classification" and request.head is not None
+    if logits and request.head is not None:
+        y = request.head.scores(examples.z)
+    elif y is None:
+        y = label_targets(examples.labels.ravel(), family.labels)
+        y = y.reshape(*examples.labels.shape, -1)
+    nothing = np.zeros(family.outputs)
+    mean = candidate_targets(y, x, group.mine, group.lists, nothing, family.outputs)
+    return onto_ball(mean, request.paper.b_g) if logits else mean
 
 
 def candidate_targets(

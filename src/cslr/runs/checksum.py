@@ -1,6 +1,6 @@
-"""Files of a run that say themselves whether they are whole: one changed bit is noticed.
+"""Checksums inside the files of a run: one changed bit is detected.
 
-A digest stops accidents, not somebody who writes another one.
+A digest detects accidents, not deliberate changes.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ config.json            what was run; another configuration is refused here
 trace.jsonl            a line for every finished step, in order; every figure is made from it
 result.json            the figures
 accuracy.png           scores over tasks, where they are stored
-model.json             what has to be known to use the heads; there when all tasks are learnt
+model.json             public facts for using the heads; written when all tasks are trained
 seed-13/ledger.jsonl   what was spent (where privacy is enforced: in the federation's directory)
 seed-13/task-0.safetensors   the released, noisy vector of a task
 seed-13/replay.safetensors   Q_{1:t}
@@ -73,9 +73,9 @@ class RunDirectory:
         return self.config.privacy.mode == "enforced"
 
     def begin(self) -> None:
-        """Take the directory and write the configuration down; the run is known to be possible.
+        """Lock the directory and write the configuration, after all checks passed.
 
-        What an interruption left half written goes, now that nobody else can be writing it.
+        Incomplete files of an interrupted run are removed: nobody else can be writing them now.
         """
         with _writing(self.path):
             make_directory(self.path, PRIVATE_FOLDER if self.private else 0o777)
@@ -93,7 +93,7 @@ class RunDirectory:
                 write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
 
     def _check(self) -> None:
-        """Refuse a directory that belongs to something else."""
+        """Refuse a directory of another run, or one that is not a run directory."""
         wanted = _absolute(self.config.model_dump(mode="json"))
         file = self.path / "config.json"
         if file.exists():
@@ -148,7 +148,7 @@ class RunDirectory:
 class SeedDirectory:
     """Arrays of one seed, as safetensors; implements the protocol's ``Keep``.
 
-    With a ledger, a release is kept with its receipt, and read back only where that receipt holds.
+    With a ledger, a release is stored with its receipt and read back only if the receipt is valid.
     """
 
     path: Path
@@ -181,13 +181,13 @@ class SeedDirectory:
             self._write(file, save_arrays({"released": np.ascontiguousarray(vector)}, receipt))
 
     def save_arrays(self, name: str, arrays: Mapping[str, FloatArray]) -> None:
-        """Write named arrays, whole or not at all."""
+        """Write named arrays atomically."""
         file = self.path / f"{name}.safetensors"
         with _writing(file):
             self._write(file, seal_arrays(arrays))
 
     def copy(self, file: Path) -> None:
-        """Take over a file of another run as it is, unless it is here already."""
+        """Copy a file of another run, unless it exists already."""
         if not (self.path / file.name).exists():
             self._write(self.path / file.name, file.read_bytes())
 
@@ -203,7 +203,7 @@ def _receipt(metadata: Mapping[str, str] | None) -> Receipt | None:
 
 
 class _Lock:
-    """A directory that this process holds, until nobody in it uses it any more."""
+    """The lock of a directory, held until its last user in this process releases it."""
 
     def __init__(self, path: Path) -> None:
         self._handle = -1
@@ -217,7 +217,7 @@ class _Lock:
             ) from None
 
     def holds(self, path: Path) -> bool:
-        """Whether it is still that directory, not one made anew in its place."""
+        """Whether the path is still the locked directory, not one created in its place."""
         return os.path.samestat(os.fstat(self._handle), path.stat())
 
     def __del__(self) -> None:
@@ -229,7 +229,7 @@ _HELD: WeakValueDictionary[Path, _Lock] = WeakValueDictionary()
 
 
 def _lock(path: Path) -> _Lock:
-    """Against other processes; this one may open its own directory again."""
+    """Lock against other processes; this process may open the directory again."""
     key = path.resolve()
     lock = _HELD.get(key)
     if lock is None or not lock.holds(path):
@@ -238,13 +238,13 @@ def _lock(path: Path) -> _Lock:
 
 
 def _holds_files(path: Path) -> bool:
-    """Whether there is more in it than what a run left that was killed as it began."""
+    """Whether it contains more than temporary files of a run that was killed at its start."""
     return any(not file.match(".*.part") for file in path.iterdir())
 
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """An error of the disk, as its user can act on it."""
+    """Turn an error of the disk into an error that says what to do."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a method's answers on test rows are worth, exactly or as a noised count that is paid for."""
+"""Scores on test rows: exact, or a noisy count that is charged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def figures_of(
 def privately_measured(
     embedded: EmbeddedStream, context: MethodContext, scenario: str, last: Stage
 ) -> dict[str, Any]:
-    """Right answers after the last task as one noised count, charged to the setting's ledger.
+    """The number of correct answers after the last task as one noisy count, charged to the ledger.
 
     Test rows that belong to no client are left out.
     """

@@ -1,8 +1,8 @@
-"""A federation whose clients run different encoders, as one study in common coordinates.
+"""Clients with different encoders: all examples in common coordinates.
 
-Every encoder's examples stand one after the other; a client holds those of its own encoder, and
-every test row is answered once for each, so that a score is the mean over encoders. From here on
-nothing knows that there was more than one.
+The examples of all encoders are concatenated; a client holds those of its own encoder, and every
+test row is scored once per encoder, so that a score is the mean over encoders. The rest of the
+program does not depend on the number of encoders.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["encoder_of", "in_common", "translation_arrays", "translations"]
 
 
 def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> EmbeddedStream:
-    """The study with all examples in common coordinates; itself where all run one encoder."""
+    """The stream with all examples in common coordinates; unchanged if all run one encoder."""
     if not embedded.others and config.replay.coordinates == "projection":
         return embedded
     reference, *others = translations(embedded, config, seeds)
@@ -96,7 +96,7 @@ def translation_arrays(embedded: EmbeddedStream) -> dict[str, FloatArray]:
 
 
 def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None = None) -> IntArray:
-    """(N,) which encoder each client runs: dealt out evenly, at random.
+    """(N,) the encoder of each client, assigned evenly at random.
 
     ids: (N,) addresses of clients whose numbers depend on who else has rows; each then draws alone.
     """

@@ -1,7 +1,7 @@
-"""One's own rows in a run: what their declaration settles, and what only their holder is told.
+"""The user's own rows in a run: settings from their declaration, and notices for their holder.
 
-Own rows are somebody's, so privacy is always enforced: the budget is the declared one, and a
-pointer beside the rows names their ledger, which every run on them uses.
+Privacy is always enforced for own rows: the budget is the declared one, and a pointer file next to
+the rows names the ledger that all runs on them share.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHOWN: Final = 5
 
 
 def is_own(stream: StreamConfig) -> bool:
-    """Whether ``data`` is a file of rows, there or misspelt, and not a directory of data sets."""
+    """Whether ``data`` names a file of rows, existing or not, and not a directory of data sets."""
     if stream.data is None or stream.data.is_dir():
         return False
     if stream.data.is_file():
@@ -57,15 +57,15 @@ def is_own(stream: StreamConfig) -> bool:
 
 
 def declaration_of(stream: StreamConfig) -> Declaration | None:
-    """What is declared about own rows; None: the stream is none of one's own."""
+    """The declaration of own rows; None for other streams."""
     return load_declaration(_files(stream)[1]) if is_own(stream) else None
 
 
 def complete(config: Config, declaration: Declaration | None = None) -> Config:
-    """The configuration with everything in it that the declaration of own rows settles.
+    """The configuration with all settings that the declaration of own rows determines.
 
-    declaration: of own rows; None: it is read here. What contradicts it is refused. Other streams,
-    and a configuration that is complete already, stay as they are.
+    declaration: of own rows; None: it is read here. Contradicting settings are refused. Other
+    streams, and a complete configuration, are returned unchanged.
     """
     if not is_own(config.stream):
         _refuse_without_rows(config)
@@ -96,9 +96,9 @@ def complete(config: Config, declaration: Declaration | None = None) -> Config:
 def load_own_stream(
     stream: StreamConfig, declaration: Declaration
 ) -> tuple[Stream, tuple[str, ...]]:
-    """The rows a complete configuration names, as they are declared, and notices about them.
+    """The stream of the rows that a complete configuration names, and notices about them.
 
-    Notices tell of private rows: they are for the holder's screen and are stored nowhere.
+    Notices depend on private rows: they are printed for the holder and never stored.
     """
     data, path = _files(stream)
     source = _public(stream, declaration, path)
@@ -116,7 +116,7 @@ def load_own_stream(
 
 
 def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str | None:
-    """A warning where the public sentences of own rows are few; it says nothing of the rows.
+    """A warning if own rows have few public sentences; it does not depend on the rows.
 
     shape: (n, d) of the embedded sentences.
     """
@@ -163,7 +163,7 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
 
 
 def _federation(config: Config, rows: OwnRows) -> Path:
-    """The directory of the one ledger of the rows, by the name that was given for it, if any."""
+    """The ledger directory of the rows, by the name that was given, if any."""
     given, data = config.privacy.federation, config.stream.data
     directory = ledger_directory(rows, given)
     if given is not None or data is None or data.is_symlink():
@@ -173,7 +173,7 @@ def _federation(config: Config, rows: OwnRows) -> Path:
 
 
 def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
-    """What becomes of figures: stored without being asked only if test rows are nobody's."""
+    """``privacy.evaluate``: by default scores are stored only if test rows are declared public."""
     given, public = config.privacy.evaluate, declaration.test_rows == "public"
     if given == "private" and public:
         raise ConfigError(
@@ -228,7 +228,7 @@ def _refuse_without_rows(config: Config) -> None:
 
 
 def _refuse_contradictions(config: Config, declaration: Declaration, path: Path) -> None:
-    """What the declaration settles is settled there and nowhere else."""
+    """Refuse settings that contradict the declaration."""
     stream = config.stream
     if "name" in stream.model_fields_set and stream.name != declaration.name:
         raise ConfigError(
@@ -255,7 +255,7 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
 
 
 def _refuse_another_promise(config: Config, declaration: Declaration, path: Path) -> None:
-    """What the declaration promises is promised there and nowhere else."""
+    """Refuse privacy settings that contradict the declaration."""
     privacy = config.privacy
     if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
         raise ConfigError("--privacy simulated is not allowed on your own data; remove it")
@@ -292,7 +292,7 @@ def _first(given: dict[str, bool]) -> str | None:
 
 
 def _shared(source: Path, sentences: list[str]) -> str:
-    """Where the public sentences stand that also stand in clients' texts."""
+    """A notice about public sentences that also occur in clients' texts."""
     wanted = set(sentences)
     lines = [line.number for line in lines_of(source) if line.text.strip() in wanted]
     shown = ", ".join(map(str, lines[:_SHOWN])) + (", ..." if len(lines) > _SHOWN else "")

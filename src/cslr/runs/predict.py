@@ -1,6 +1,6 @@
-"""Answers about new texts from a finished run: its heads, and the public facts beside them.
+"""Predictions for new texts with the heads of a finished run.
 
-A head is made of released values alone, so asking costs no ε; questions are stored nowhere.
+A head depends on released values only, so predictions cost no ε; texts are not stored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ a head needs no method."""
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What has to be known to use a run's heads. All of it is public."""
+    """What is needed to use a run's heads. All of it is public."""
 
     method: str
     family: FamilyName
@@ -71,7 +71,7 @@ class ModelFacts:
         return chosen, ids[chosen]
 
     def save(self, run: Path) -> None:
-        """Write it beside the heads; its being there says that the run is finished."""
+        """Write it next to the heads; the file exists only in finished runs."""
         write_atomic(run / _FILE, seal_line(asdict(self), indent=2).encode() + b"\n")
 
     @classmethod
@@ -105,7 +105,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Choice:
-    """A label, and how probable it is to the head."""
+    """A label and its probability according to the head."""
 
     label: str
     probability: float
@@ -126,7 +126,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said about one text: its labels, or the entities among its words."""
+    """The prediction for one text: labels, or entities among its words."""
 
     family: FamilyName
     text: str
@@ -163,7 +163,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A head that was learnt, and the encoder it was learnt with."""
+    """A trained head and its encoder."""
 
     model: ModelFacts
     head: Head
@@ -269,7 +269,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
 
 
 def _places(model: ModelFacts, encoder: str | None) -> list[int]:
-    """Where among the encoders of clients this one stands, if it does."""
+    """The index of this encoder among the clients' encoders, if it is one."""
     return [number for number, name in enumerate(model.others) if name == encoder]
 
 

@@ -1,9 +1,10 @@
-"""What a run needs before its first step: plan, population, ledger and setting of each seed."""
+"""Preparation of a run: plan, population, ledger and method context of each seed."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -15,13 +16,14 @@ from cslr.errors import ConfigError
 from cslr.federation.simulation import Population
 from cslr.methods.gradient_rounds import may_choose_rounds, prefers_rounds
 from cslr.methods.method import Earlier, MethodContext, View
+from cslr.paper_constants import NOISE_TABLE
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.pointer import open_ledger
-from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
-from cslr.protocol.resolution import Units
+from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
+from cslr.protocol.resolution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -32,36 +34,60 @@ from cslr.seeding import Seeds
 
 __all__ = ["context_of", "ledger_of", "plan_of", "population_of", "with_head"]
 
+MANY_CLIENTS: Final = 500
+"""Registered clients from which on each is taken to have few rows, as phones do."""
+FEW_ROWS: Final = 2
+"""Rows that such a client is expected to have of one task."""
+
 
 def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
-    """The noise that follows from the promise; none is needed where nothing is released.
+    """The calibrated plan; without noise for methods that release nothing.
 
     cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
-    to one task unless told otherwise: its whole budget then goes into that. A curator who pools all
-    rows asks everybody in every round.
+    to one task by default, which gets its whole budget. A curator who pools all rows asks everybody
+    in every round.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
     schedule = method.schedule(config) if private else Schedule()
     if privacy.evaluation == "private":
         schedule = replace(schedule, evaluation=1)
-    return calibrate(
+    written = config.replay.release == "paper" and private
+    q = config.paper.q if written else privacy.participation
+    epsilon = privacy.epsilon if private else math.inf
+    sigma = noise_of_the_paper(config) if written else None
+    plan = calibrate(
         Budget(
-            privacy.epsilon if private else math.inf,
+            epsilon if sigma is None else math.inf,
             privacy.delta,
             privacy.adversary,
             unit=privacy.unit,
         ),
         tasks,
-        privacy.participation,
+        q,
         tasks if method.pools else privacy.cap or (1 if privacy.unit == "person" else cap),
         schedule,
-        method.head_q or privacy.participation,
+        q if written else method.head_q or q,
     )
+    return plan if sigma is None else with_noise(plan, sigma)
+
+
+def noise_of_the_paper(config: Config) -> float | None:
+    """σ of the paper's table for ``privacy.epsilon``; None: noise is computed from ε."""
+    if config.paper.calibration == "epsilon" or math.isinf(config.privacy.epsilon):
+        return None
+    sigma = NOISE_TABLE.get(config.privacy.epsilon)
+    if sigma is None:
+        known = ", ".join(f"{epsilon:g}" for epsilon in NOISE_TABLE)
+        raise ConfigError(
+            f"paper.calibration = 'sigma': the paper has a noise multiplier for ε = {known}, not "
+            f"for {config.privacy.epsilon:g}; use one of these with --epsilon"
+        )
+    return sigma
 
 
 def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
-    """With the head that the declared stream asks for, where the method leaves that open."""
+    """With the head that suits the declared stream, if the method leaves the choice open."""
     tasks = [task.labels for task in stream.tasks]
     if not settled.method.chooses_head or not may_choose_rounds(
         settled.config, tasks, len(stream.labels)
@@ -84,7 +110,7 @@ def _registered(settled: SettledConfig, stream: Stream) -> int:
 
 
 def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Population:
-    """Who holds which examples: simulated for a study, given with one's own data."""
+    """The clients with their examples: simulated, or as given in own rows."""
     clients, rows = assign_clients(embedded.stream, config.stream, Seeds(seed).at("partition"))
     train = embedded.train
     count = config.stream.clients or embedded.stream.clients
@@ -140,7 +166,7 @@ def _units(config: Config, stream: Stream, count: int) -> Units:
     if config.privacy.unit == "person":
         return Units(count, stream.rows_per_person, stream.clients_per_person)
     if stream.partition == "given":  # how many rows clients have is theirs to know
-        return Units(count)
+        return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
     rows = len(stream.train) // (count * (stream.cap or len(stream.tasks)))
     return Units(count, max(1, rows))
 
@@ -168,6 +194,8 @@ def ledger_of(settled: SettledConfig, seed: int, directory: RunDirectory) -> Led
         federation = Federation(name, unlimited, "simulated")
         return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
     epsilon = math.inf if settled.method.reads == "openly" else privacy.budget or privacy.epsilon
+    if config.replay.release == "paper" and noise_of_the_paper(config) is not None:
+        epsilon = math.inf  # it costs what the ledger says
     scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
     budget = Budget(epsilon, privacy.delta, privacy.adversary, scope, privacy.unit)
     federation = Federation(name, budget, privacy.mode)
@@ -202,6 +230,7 @@ def context_of(
         encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
+        constants=config.paper,
         plan=plan,
         ledger=ledger,
         seeds=Seeds(seed),
@@ -217,7 +246,7 @@ def context_of(
 
 
 def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
-    """What clients remember of the tasks they spoke about, where their number is promised."""
+    """The tasks that clients have contributed to, where a cap is enforced."""
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
         return None

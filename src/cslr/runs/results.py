@@ -1,7 +1,7 @@
-"""From a trace to figures: the matrix, AA, BWT, FWT, yardsticks, and the share of the way closed.
+"""Results from a trace: matrix, AA, BWT, FWT, yardsticks, and the share of the gap closed.
 
-Scores are percentages. Every ε comes from the ledger by way of the trace. Figures that are only
-shown come from the run itself and are in no file.
+Scores are percentages. Every ε comes from the ledger through the trace. Scores that are only shown
+come from the run itself and are stored nowhere.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Figures:
 
     @classmethod
     def nothing(cls, method: str, seeds: int, tasks: int, labels: int) -> Figures:
-        """Of a method about which nothing is told."""
+        """Of a method without scores."""
         matrices = np.full((seeds, tasks + 1, tasks), math.nan)
         return cls(method, matrices, np.full((seeds, labels), math.nan), np.full(tasks, math.nan))
 
@@ -66,7 +66,7 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Everything a run has to say."""
+    """The result of a run."""
 
     config: Config
     stream: Stream
@@ -86,7 +86,7 @@ class Result:
 
     @property
     def scenario(self) -> str:
-        """A result without its scenario is not a result."""
+        """The scenario of the scores."""
         return self.stream.scenario(self.config.stream.scenario)
 
     @property

@@ -1,4 +1,4 @@
-"""How good answers are, for each family: a score per task, per label, and what else is asked.
+"""Scores of predictions for each family: per task, per label, and further measures.
 
 classification   accuracy: the best allowed label is right
 intents          accuracy: the best allowed label is one of the row's. Besides, with every label

@@ -1,4 +1,4 @@
-"""Whom a run hides: what a stream proposes, how many there are, what another unit would give."""
+"""The unit of privacy of a run: its default, the number of units, and another unit's result."""
 
 from __future__ import annotations
 

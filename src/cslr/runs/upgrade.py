@@ -1,4 +1,4 @@
-"""Go on with a run under another encoder: what it released is taken along, and costs nothing again.
+"""Continue a run with another encoder: its releases are carried over at no cost.
 
 A new run directory gets the releases and the ledger of the old one, so that nothing is charged
 twice and the old run stays as it was. Where privacy is enforced it is the federation's ledger.
@@ -49,9 +49,9 @@ def upgraded_config(run: Path, encoder: str) -> Config:
 def begin_upgrade(run: Path, config: Config, target: Path) -> RunDirectory:
     """The directory of the upgraded run, with what the old one released.
 
-    Begun before, it goes on: what an interruption kept from being copied is copied now. A plan pays
-    for one evaluation, so one that the old run bought is taken over, and marked as such. Where
-    privacy is enforced an interrupted release has to be finished first, under its own encoder.
+    An interrupted upgrade resumes: missing files are copied. A plan includes one evaluation, so
+    that of the old run is taken over and marked as such. With enforced privacy an interrupted
+    release must be finished first, with its own encoder.
     """
     directory = RunDirectory(target, config)
     if config.privacy.mode == "enforced" and not (target / "config.json").exists():

@@ -228,14 +228,14 @@ class LineBar(Bar):
 
     def __init__(self, total: int) -> None:
         super().__init__()
-        self._total, self._done, self._last = total, 0, -math.inf
+        self._count, self._done, self._last = total, 0, -math.inf
         self.advance(0)
 
     def advance(self, texts: int) -> None:
         self._done += texts
         if time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
-            print(f"encoding texts: {self._done}/{self._total}", file=sys.stderr, flush=True)
+            print(f"encoding texts: {self._done}/{self._count}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

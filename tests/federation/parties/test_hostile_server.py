@@ -30,10 +30,9 @@ from cslr.federation.parties.question import (
     unpack_question,
 )
 from cslr.federation.parties.refusals import CODES, FAILED, code_of, meaning_of
-from cslr.federation.parties.results import pack_result, unpack_result
+from cslr.federation.parties.result_files import pack_result, unpack_result
 from cslr.methods.cslr import agree
-
-from .machines import N
+from tests.federation.parties.machines import N
 
 
 def changed(federation, keep, change):

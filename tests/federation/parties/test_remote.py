@@ -18,8 +18,7 @@ from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.noise_shares import draw_share
 from cslr.privacy.values import _SEAL, Noised
 from cslr.protocol.ports import NoisedCohort
-
-from .machines import N
+from tests.federation.parties.machines import N
 
 
 class SharesClients:

@@ -10,8 +10,7 @@ from cslr.federation.parties import coordinator as coordinator_module
 from cslr.federation.parties.coordinator import Counters
 from cslr.methods.cslr import stages
 from cslr.privacy.ledger.book import Ledger
-
-from .machines import N
+from tests.federation.parties.machines import N
 
 PHASES = ("keys", "shares", "mask", "consent", "unmask")
 

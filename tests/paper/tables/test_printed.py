@@ -126,6 +126,7 @@ def test_every_number_has_a_place_in_our_tables(paper, files):
 
 def test_every_experiment_that_names_a_table_of_the_paper_has_one(paper, files):
     named = {table.experiment for table in paper.tables.values() if table.experiment}
+    named |= {each.experiment for t in paper.tables.values() for each in t.instead.values()}
     for path in files.glob("*.toml"):
         if path.name != "paper.toml":
             experiment = load_experiment(path)

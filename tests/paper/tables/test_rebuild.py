@@ -90,28 +90,38 @@ def test_each_number_of_the_paper_stands_beside_ours(place):
     ours = "78.6 ± 0.3"  # 75 + 2 + the mean of 1.3, 1.7, 1.9
     assert (
         f"| CSLR | Split-AG-News | 62.1 ± 0.3 | {ours} | "
-        f"not comparable; ours is higher by 16.5 | a, b, d |" in text
+        f"not comparable; ours is higher by 16.5 | class; replay release | a, b, d |" in text
     )
     assert "| DP-Class-Stats (for DP-Stat-Share) | Split-Amazon | 48.6 ± 0.5 | not run |" in text
-    assert "| FedTA† | NER-Domain | 50.8 ± 0.3 | not run | not run | a, b, c, h |" in text
+    assert "| FedTA† | NER-Domain | 50.8 ± 0.3 | not run | not run | – | a, b, c, h |" in text
     assert "- (a) Label spaces differ." in text
 
 
 def test_counts_are_the_same_or_different(place):
     text = document(place)
-    assert "| Split-AG-News | clients | 20 | 20 | the same |  |" in text
-    assert "| Split-AG-News | tasks | 4 | 2 | different |  |" in text
+    assert "| Split-AG-News | clients | 20 | 20 | the same | class; replay release |  |" in text
+    assert "| Split-AG-News | tasks | 4 | 2 | different | class; replay release |  |" in text
     assert "| Split-AG-News | Dirichlet α | 0.5 | undefined | not comparable; not in the" in text
 
 
 def test_margins_can_be_compared(place):
     text = document(place)
-    assert re.search(r"\+4\.7 \[4\.1, 5\.3\] \| \+2\.0 \[0\.9, 3\.1\] \| worse; our paired", text)
-    assert "leaves 0 out, Holm's p is <0.001" in text
-    assert "| +3.6 [3.0, 4.2] | +0.0 [-1.1, 1.1] | worse; our paired interval holds 0, " in text
-    assert "| CSLR − CSLR-OptimalTransport | least | +3.0 | +0.0 | worse |" in text
+    assert (
+        "| +4.7 [4.1, 5.3] | +2.0 [2.0, 2.0] | smaller gain; paired, Holm's p is <0.001 |" in text
+    )
+    assert "| +3.6 [3.0, 4.2] | not run | not run | – | a, b |" in text  # another experiment has it
     assert "| CSLR − strongest private baseline | most | +5.6 | not run | not run |" in text
-    assert "| t(0.975) | 4 degrees of freedom | 2.776 | 2.776 | the same |  |" in text
+    assert "| t(0.975) | 4 degrees of freedom | 2.776 | 2.776 | the same | – |  |" in text
+
+
+def test_the_first_page_says_what_holds_and_what_was_not_tested(place):
+    text = document(place)
+    page = text.split("## What of the paper holds\n", 1)[1].split("\n## ", 1)[0]
+    holds, fails, untested = page.split("**")[2::2]
+    assert "CSLR gains over DP-Stat-Share and over transport (tab:effect_sizes): 2 smaller" in holds
+    assert "buys the ε it promises (tab:accountant)" not in page  # not computed here
+    assert "(tab:protocol): " in fails
+    assert "The final scores (tab:main): " in untested
 
 
 def test_what_no_experiment_makes_is_not_run(place):

@@ -8,8 +8,9 @@ from paper.accountant import Cost, Promise, Reading
 from paper.built import Built, build
 from paper.layout import specs
 from paper.printed import Number, Paper, PaperTable
+from paper.statistics import Comparison, Interval
 from paper.traces import read_traces
-from paper.verdicts import counted, lines
+from paper.verdicts import counted, judged, lines
 
 PROMISE = Promise(4.0, 1.45, 0.3, 1e-5)
 READING = Reading("once", "once", 1, 1)
@@ -45,16 +46,17 @@ def test_a_score_of_another_label_space_has_a_direction_and_no_verdict(built, va
 
 
 @pytest.mark.parametrize(
-    ("least", "verdict"), [(1.9, "better"), (2.0, "the same"), (2.1, "worse"), (-1.0, "better")]
+    ("least", "verdict"),
+    [(1.9, "larger gain"), (2.0, "confirmed"), (2.1, "smaller gain"), (-1.0, "larger gain")],
 )
-def test_a_margin_is_compared_at_the_printed_digit(built, least, verdict):
+def test_a_margin_is_judged_by_its_paired_interval(built, least, verdict):
     numbers = (
         Number(row="dp-sgd", column="least", value=least),
         Number(row="dp-sgd", column="most", value=4.0),
     )
     first, second = lines(table("margins", *numbers, against={"dp-sgd": ("dp-sgd",)}), built)
-    assert (first.ours, first.verdict) == ("+2.0", verdict)
-    assert (second.ours, second.verdict) == ("+4.0", "the same")
+    assert (first.ours, first.verdict) == ("+2.0 [2.0, 2.0]", verdict)
+    assert (second.ours, second.verdict) == ("+4.0 [4.0, 4.0]", "confirmed")
 
 
 def test_a_margin_over_a_method_that_did_not_run_is_not_run(built):
@@ -67,10 +69,10 @@ def test_a_margin_over_a_method_that_did_not_run_is_not_run(built):
 @pytest.mark.parametrize(
     ("public", "roster", "verdict"),
     [
-        (2.0, 3.9, "better"),
-        (2.0, 6.0, "better against the public, worse against the roster"),
-        (4.03, 4.03, "better"),  # rounding
-        (5.0, 6.0, "worse"),
+        (2.0, 3.9, "promise kept"),
+        (2.0, 6.0, "promise kept against the public, not against the roster"),
+        (4.03, 4.03, "promise kept"),  # rounding
+        (5.0, 6.0, "promise not kept"),
     ],
 )
 def test_noise_is_judged_by_what_it_costs(built, public, roster, verdict):
@@ -80,6 +82,36 @@ def test_noise_is_judged_by_what_it_costs(built, public, roster, verdict):
     (line,) = lines(table("accountant", number), priced)
     assert line.verdict == verdict
     assert line.detail == "it takes σ = 1.00 public, 2.00 roster"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.0, 0.0, "void"),
+        (-2.0, -0.1, "reversed"),
+        (-0.5, 3.0, "no gain shown"),
+        (0.5, 2.5, "smaller gain"),
+        (0.5, 3.0, "confirmed"),
+        (4.2, 9.0, "confirmed"),
+        (4.3, 9.0, "larger gain"),
+    ],
+)
+def test_a_gain_is_judged_by_the_whole_interval(low, high, verdict):
+    printed = Number(row="x", column="y", value=3.6, low=3.0, high=4.2)
+    assert judged(printed, Comparison((low + high) / 2, Interval(low, high), 0.5)) == verdict
+
+
+def test_a_row_may_stand_beside_another_table(built):
+    """The matcher ablation is in an experiment where there is something to match."""
+    there = {"experiment": "else", "table": "main", "row": "dp-sgd"}
+    given = table(
+        "scores",
+        Number(row="cslr-hungarian", column="amazon", value=70.0),
+        instead={"cslr-hungarian": there},
+    )
+    (line,) = lines(given, None, {("else", "main"): built})
+    assert (line.row, line.ours) == ("CSLR-Hungarian", "72.0 ± 0.0")
+    assert line.place[2:] == ("dp-sgd", "amazon")
 
 
 def test_a_quantile_is_computed():

@@ -144,7 +144,7 @@ def examined_json(examined: Examined) -> dict[str, Any]:
 
 
 def print_compared(compared: Compared, console: Console) -> None:
-    """What is found again from one encoder to another, and whether the sentences cover the task."""
+    """How well encoders translate into each other, and whether the sentences cover the task."""
     table = Table(
         title=f"{compared.stream}, seed {compared.seed}: {compared.held_out} held-out of "
         f"{compared.sentences} public {compared.unit}s",
@@ -197,7 +197,7 @@ def compared_json(compared: Compared) -> dict[str, Any]:
 
 
 def print_retention(retention: Retention, console: Console) -> None:
-    """A row a task, means over seeds; below it how the measures go with forgetting."""
+    """One row per task, means over seeds; then the correlation of the measures with forgetting."""
     console.print(f"\n[bold red]{_ROWS}[/bold red]")
     seeds = list(dict.fromkeys(each.seed for each in retention.judged))
     table = Table(

@@ -1,8 +1,7 @@
 """Public data sets from the Hugging Face hub, written as the data directory the streams read.
 
-Loaders of ``cslr.data.streams`` read files and stay offline; only ``fetch`` uses the network. It
-needs the library ``datasets``, an extra:
-``pip install "cslr[hub]"``. A ``source`` is one of
+All loaders of ``cslr.data.streams`` read files and stay offline; only ``fetch`` uses the network.
+It needs the library ``datasets``, an extra: ``pip install "cslr[hub]"``. A ``source`` is one of
 
     DIR           a copy of the data set on this machine; nothing is asked of the network
     ID            another data set of the hub that has the same columns

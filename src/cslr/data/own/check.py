@@ -16,7 +16,7 @@ from typing import Any, Final
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.load import Gathered, gather
 from cslr.data.own.parse.labels import Known
-from cslr.data.own.parse.problems import told
+from cslr.data.own.parse.problems import described
 from cslr.data.own.parse.row import OwnRow
 from cslr.privacy.plan import promise_warnings
 
@@ -135,7 +135,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         unit=declaration.privacy.unit,
         registered_people=declaration.people,
         tasks=tasks,
-        problems=tuple(told(data, problem) for problem in gathered.problems),
+        problems=tuple(described(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
         remarks=(*_remarks(tasks), *_alike(gathered.clients), *weak),

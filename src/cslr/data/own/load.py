@@ -16,7 +16,7 @@ import numpy as np
 
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.parse.labels import Known
-from cslr.data.own.parse.problems import Kind, Problem, told
+from cslr.data.own.parse.problems import Kind, Problem, described
 from cslr.data.own.parse.row import OwnRow, parse_row
 from cslr.data.own.people import TOO_MANY, Met, person_address, with_test
 from cslr.data.own.reader.file_format import counted
@@ -142,7 +142,7 @@ def _shared(data: Path, gathered: Gathered) -> str:
             "client. They cannot be skipped, because then one client's rows would decide "
             "about another client's. Correct them, or declare unit = 'person' and "
             "clients_per_person",
-            *(f"  {told(data, problem)}" for problem in listed),
+            *(f"  {described(data, problem)}" for problem in listed),
         ]
     )
 
@@ -150,7 +150,7 @@ def _shared(data: Path, gathered: Gathered) -> str:
 def _refusal(data: Path, gathered: Gathered) -> str:
     count = len(gathered.problems)
     rows = f"{count} rows or more" if count == MOST else f"{count} row{'s'[: count - 1]}"
-    listed = "\n".join(f"  {told(data, problem)}" for problem in gathered.problems)
+    listed = "\n".join(f"  {described(data, problem)}" for problem in gathered.problems)
     return (
         f"{data}: {rows} not as declared; correct the file, or leave such rows out with "
         f"--skip-bad-rows\n{listed}"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from cslr.data.own.parse.problems import told
+from cslr.data.own.parse.problems import described
 from cslr.data.own.reader.lines import lines_of
 from cslr.errors import DataError
 from cslr.protocol.public_space import known_directions
@@ -42,7 +42,7 @@ def read_public(path: Path) -> tuple[str, ...]:
     sentences: dict[str, None] = {}
     for line in lines_of(path):
         if line.problem:
-            raise DataError(told(path, line.problem))
+            raise DataError(described(path, line.problem))
         text = line.text.strip()
         if text:
             sentences[text] = None

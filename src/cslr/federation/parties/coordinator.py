@@ -13,6 +13,7 @@ by the ledger.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -104,6 +105,8 @@ class Coordinator:
     """The deadline of an exchange; that of the masked vectors is longer."""
     attempts: int = 1
     """Sessions that one release may take."""
+    patience: float = 0.0
+    """Seconds to wait for enough members before a session begins."""
     on_event: Callable[[Event], None] = lambda event: None
     server: SumServer = field(init=False)
     exchanges: int = field(default=0, init=False)
@@ -125,6 +128,7 @@ class Coordinator:
 
     def _session(self, release: Release, question: bytes, charge: Charge, ledger: Ledger) -> Noised:
         ledger.afford(charge)
+        self._wait_for_quorum(release.label)
         self._prepare(release.label)
         following = bool(self.server.prepared)
         self.counters.session = self.server.session + following
@@ -137,6 +141,21 @@ class Coordinator:
         noised = self.server.finish()
         self._tell("summed", release.label, noised.survivors)
         return noised
+
+    def _wait_for_quorum(self, label: str) -> None:
+        """A session without enough members would end at once: wait for those that are away."""
+        end = time.monotonic() + self.patience
+        told = False
+        while len(there := self.transport.present()) < self.terms.quorum:
+            if time.monotonic() >= end:
+                raise SumAborted(
+                    f"only {len(there)} members can be reached; {self.terms.quorum} are needed. "
+                    "Start the other nodes and repeat the command"
+                )
+            if not told:
+                self._tell("waiting", label, tuple(sorted(there)), "for more members")
+            told = True
+            time.sleep(1.0)
 
     def _prepare(self, label: str) -> None:
         """Make sure that whoever can be reached has shared secrets for the next session."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from cslr.federation.parties.question import (
     unpack_agreement,
     unpack_question,
 )
-from cslr.federation.parties.results import unpack_result
+from cslr.federation.parties.result_files import unpack_result
 from cslr.federation.simulation import Population
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
@@ -80,6 +81,8 @@ class Node:
         keys = EphemeralKeys(files.path / "keys")
         self.ledger = Ledger.at(files.path / "ledger.jsonl", self.charter.federation, keys)
         self._rows = rows
+        self.on_result: Callable[[Path], None] = lambda model: None
+        """Told where the result of a task is, after it came."""
 
     def close(self) -> None:
         """Give the ledger free for another process."""
@@ -199,4 +202,5 @@ class Node:
         if len(body) > MOST_AGREEMENT + MOST_QUESTION:
             raise MessageTooLarge(f"{len(body)} bytes are more than a result may have")
         self.files.keep_result(unpack_result(body))
+        self.on_result(self.files.model)
         return b"\1"

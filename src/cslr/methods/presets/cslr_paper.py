@@ -1,17 +1,17 @@
-"""The paper's own protocol as a preset: what is charged is what it does, and ε = ∞ where it is.
+"""The paper's own protocol to the letter: what is charged is what it does, and ε = ∞ where it is.
 
-Reference: the CSLR paper, Algorithm 1, Section 4 and Appendix E: list release noised on the device,
-stable clustering of the signatures at the server, four statistics clipped by themselves, whole
-second moments, targets from clipped logits, K = T modes per task, L = 4, a federated head (50
-rounds per task, q = 0.30, λ, n_r = 500).
+Reference: the CSLR paper, Algorithm 1, Section 4 and its appendices. Every client sends its noised
+list of L = 4 entries (π, μ, M, y); the server takes signatures of what it received and clusters
+them, or matches them to running prototypes; then four sums follow, each statistic clipped by itself
+to B = 1; covariances are M − μμᵀ with eigenvalues of at least λ_min. K = T modes per task, r = 384
+directions, q = 0.30, a federated head (50 rounds per task, λ, n_r = 500) that starts at random.
+Targets are mean logits, tag frequencies or intent masks. ``[paper]`` has all constants.
 
-Departures: the replay of a task is released once, after its rounds, and not in each of them (which
-would cost fifty times as much); clipping radii come from public sentences instead of all being 1;
-r = 32 public directions, since a list in 384 of them is noise; means and covariances are shrunk
-towards public ones like everywhere here; the head starts at the one that label texts give.
+What is left of departures is in the table of docs/paper.md, each with its reason and its switch.
 
-Privacy: the replay release within its ε; end to end ε = ∞, since the head's updates are not noised
-(``head.kind = "dp-fedavg"`` noises them).
+Privacy: the replay release within its ε, or with the paper's σ at the price that the ledger says
+(``paper.calibration``); end to end ε = ∞, since the head's updates are not noised (``head.kind =
+"dp-fedavg"`` noises them).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METHOD: Final = replay_method(
     defaults={
         "replay.release": "paper",
         "replay.list_size": 4,
-        "replay.dimension": 32,
+        "replay.dimension": 384,
         "head.kind": "federated",
         "head.rounds": ROUNDS,
     },

@@ -1,6 +1,6 @@
 """The state that follows from a ledger's records, updated with each of them.
 
-So a charge does not iterate over all earlier ones, and their total time is linear.
+A charge need not iterate over all earlier ones, so their total time is linear.
 """
 
 from __future__ import annotations

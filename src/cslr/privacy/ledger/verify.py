@@ -1,4 +1,4 @@
-"""Is a ledger whole, and do others count what it counts? Reads only."""
+"""Verify a ledger, and recompute its ε with independent accountants. Read-only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Check", "Cost", "Verification", "verify"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     finding: str
@@ -43,7 +43,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Verification:
-    """Everything that was looked at in one ledger."""
+    """All checks of one ledger."""
 
     path: Path
     checks: tuple[Check, ...]
@@ -51,7 +51,7 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether all is well."""
+        """Whether all checks passed."""
         return all(check.holds for check in self.checks) and all(c.agreed for c in self.costs)
 
     def as_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _chain(ledger: Ledger) -> Check:
 
 
 def _head(ledger: Ledger) -> Check:
-    """Where it is there, reading the ledger has compared it."""
+    """The head file; if it exists, reading the ledger has compared it."""
     if not ledger.headless:
         return Check("head", "the chain is complete up to the recorded head", True)
     if "id" not in ledger.records[0]["body"]:
@@ -117,7 +117,7 @@ def _charges(ledger: Ledger) -> Check:
 
 
 def _keys(ledger: Ledger, directory: Path) -> Check:
-    """A key may outlive its release only until that is settled."""
+    """Report noise keys of settled releases, which must be deleted."""
     left = EphemeralKeys(directory).left_over(ledger.unsettled)
     charged = {f"{attempt:06d}" for attempt in range(len(ledger.charges))}
     bad = [file.name for file in left if file.name.partition("-")[0] in charged]

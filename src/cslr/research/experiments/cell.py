@@ -1,7 +1,7 @@
-"""Run one cell: a step at a time for itself, whole or not at all for everyone else.
+"""Run one cell; its trace appears when the cell is finished.
 
-A cell works in a run directory of its own, so one that was killed goes on from its trace. When it
-is finished its trace joins the finished ones in one move, and the directory goes.
+A cell has its own run directory, so a killed cell resumes from its trace. When it is finished, the
+trace is moved atomically to the finished ones and the directory is removed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cslr.config import Config
 from cslr.data.streams import Stream
 from cslr.errors import LedgerCorrupted, PlanChanged, RunDirectoryError
 from cslr.files import write_atomic
+from cslr.research.experiments.fingerprint import code_fingerprint, vector_fingerprint
 from cslr.research.experiments.grid import STUDIES_KEPT, Cell, plain_config
 from cslr.research.experiments.places import Places
 from cslr.runs.directory import RunDirectory
@@ -33,29 +34,29 @@ _STALE: Final = (RunDirectoryError, LedgerCorrupted, PlanChanged)
 
 
 def run_cell(cell: Cell, places: Places) -> Path:
-    """The trace of the finished cell, from where it was left if it was begun before."""
+    """Run or resume a cell; returns the path of its trace."""
     trace, work = places.trace(cell.name), places.run_directory(cell.name)
     with _alone(work):
         if not trace.exists():
             study = _loaded(cell.study, places.work / f"study-{cell.study.digest()}.lock")
             directory, result = _run(cell.config, study, work)
-            _write(trace, [_heading(cell, result), *directory.trace])
+            _write(trace, [_heading(cell, result, study), *directory.trace])
         shutil.rmtree(work, ignore_errors=True)
     return trace
 
 
 @lru_cache(maxsize=STUDIES_KEPT)
 def _loaded(study: Config, lock: Path) -> EmbeddedStream:
-    """Reading and embedding a stream may take longer than a cell: what cells share is read once.
+    """An embedded stream, loaded once for all cells that share it.
 
-    One process at a time, so that new texts are embedded by one and found in the cache by others.
+    One process at a time, so that others find the embeddings in the cache.
     """
     with _locked(lock):
         return load_embedded(study)
 
 
 def _run(config: Config, study: EmbeddedStream, work: Path) -> tuple[RunDirectory, Result]:
-    """Go on with what is there. What cannot be gone on with is begun anew: it costs time only."""
+    """Resume a cell; start again if its directory cannot be resumed."""
     begun = work.exists()
     try:
         directory = RunDirectory(work, config)
@@ -74,7 +75,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def _alone(work: Path) -> Iterator[None]:
-    """Two programs never write one cell."""
+    """Refuse a cell that another process is running."""
     with ExitStack() as stack:
         try:
             stack.enter_context(_locked(work.with_suffix(".lock"), fcntl.LOCK_NB))
@@ -87,7 +88,7 @@ def _alone(work: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path, how: int = 0) -> Iterator[None]:
-    """Hold a lock that the system takes back from a process that is killed."""
+    """Hold a lock that the system releases if the process is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | how)
@@ -97,8 +98,8 @@ def _locked(path: Path, how: int = 0) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _heading(cell: Cell, result: Result) -> dict[str, Any]:
-    """What has to be known to read the rows below it."""
+def _heading(cell: Cell, result: Result, study: EmbeddedStream) -> dict[str, Any]:
+    """The first line of a trace: the cell, its stream, and what the rows were made by."""
     return {
         "kind": "cell",
         "name": cell.name,
@@ -109,6 +110,8 @@ def _heading(cell: Cell, result: Result) -> dict[str, Any]:
         "metric": result.metric,
         "labels": [label.name for label in result.stream.labels],
         "tasks": [task.name for task in result.stream.tasks],
+        "code": code_fingerprint(),
+        "vectors": vector_fingerprint(study.public),
     }
 
 

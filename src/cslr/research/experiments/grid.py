@@ -1,16 +1,16 @@
-"""An experiment file becomes cells: one configuration with one seed each, known by a name.
+"""Experiment files, and their cells: one configuration with one seed and a name each.
 
     title = "Final average score after all tasks"
     paper = ["tab:main"]      # the paper's tables and figures it rebuilds
-    reproduce = true          # whether `cslr reproduce` runs it without being told
+    reproduce = true          # whether `cslr reproduce` runs it by default
     [[part]]                  # an experiment is the union of its parts
     base = { "privacy.epsilon" = 4.0 }
     grid = { "stream.name" = ["ag-news", "amazon"], "seed" = [13, 17] }   # the cross product
-    [[table]]                 # how it is shown; what is in here is the tables' matter
+    [[table]]                 # how it is shown; read by the package paper
     name = "main"
 
-A name follows from the settings alone, so a cell that two experiments ask for is the same cell,
-and one that was finished on another machine is finished here.
+A name depends on the settings only, so two experiments share a cell with the same settings, and a
+cell that was finished on another machine is finished here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Cell:
         chosen = dict(
             _NAMED_AS.get((name, value), (name, value)) if isinstance(value, str) else (name, value)
             for name, value in dotted(plain_config(config)).items()
-            if value != usual[name]
+            if name not in usual or value != usual[name]
         )
         text = json.dumps(chosen, sort_keys=True)
         return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -93,14 +93,14 @@ class Cell:
         others = [
             f"{name} {'inf' if value is None and name == 'privacy.epsilon' else value}"
             for name, value in dotted(plain_config(self.config)).items()
-            if name not in shown and value != usual[name]
+            if name not in shown and (name not in usual or value != usual[name])
         ]
         stream, method = self.config.stream.name, self.config.method
         return " · ".join([stream, method, f"seed {self.seed}", *others])
 
     @property
     def study(self) -> Config:
-        """All that reading and embedding depend on: cells that agree in it share one study."""
+        """The settings that determine the embedded stream; cells that agree in them share it."""
         stream = self.config.stream
         shared = {name: getattr(stream, name) for name in stream.model_fields_set - _NOT_READ}
         embedded = ("encoder", "encoders", "upgrade")
@@ -114,7 +114,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Part:
-    """Settings that all cells share, and those that are crossed; by dotted names."""
+    """Settings that all cells share, and those whose values are crossed; by dotted names."""
 
     base: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
@@ -129,7 +129,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A file of experiments: what is run for it and how that is shown."""
+    """An experiment file: its cells and its tables."""
 
     path: Path
     title: str
@@ -186,7 +186,7 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def is_marked(path: Path) -> bool:
-    """Whether a TOML file says ``reproduce = true``; one that does not may be anything else."""
+    """Whether a TOML file has ``reproduce = true``; other files need not be experiments."""
     return _values(path).get("reproduce") is True
 
 
@@ -262,7 +262,7 @@ def _part(raw: _PartOfFile) -> Part:
 
 
 def _cell(settings: Mapping[str, Any]) -> Cell:
-    """A cell whose method and stream exist, and that anyone can run again."""
+    """A cell, after checking that its method and stream exist and that it is reproducible."""
     from cslr.data.streams import STREAMS
     from cslr.methods.registry import method_named
 

@@ -1,4 +1,4 @@
-"""NON-PRIVATE. The candidates of a stream's simulated clients, all in one place.
+"""NON-PRIVATE. All candidates of a stream's simulated clients.
 
 Steps 1 to 3 as a device takes them, before anything is released: a list per client, task and
 label, with the canonical id of each entry. In ``sum`` mode no server ever sees these; a study of

@@ -1,8 +1,8 @@
-"""NON-PRIVATE. Whether the anchors lie where clients' texts do, and whether they may be used.
+"""NON-PRIVATE. Whether the anchors cover the clients' texts, and their licence.
 
-Anchors see only the region they lie in (Definition 1 speaks of their distribution ρ). Public
-sentences are compared with themselves first: how far one of them is from its nearest anchor. Rows
-that are much farther lie where the public corpus says nothing.
+Anchors separate candidates only in the region that they cover (Definition 1: their distribution ρ).
+The distance of rows to the nearest anchor is compared with that of public sentences; rows that are
+much farther away are not covered by the public corpus.
 """
 
 from __future__ import annotations

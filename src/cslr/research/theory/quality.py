@@ -1,4 +1,4 @@
-"""NON-PRIVATE. How far the replay of a task lies from the rows it stands for (Theorem 5's α_t).
+"""NON-PRIVATE. The distance of a task's replay from the rows it represents (α_t of Theorem 5).
 
 Theorem 5 bounds forgetting by TV(Q_t, Q*_t) and more. Nobody can compute a total variation from
 samples in hundreds of dimensions, but any rule that tells the two apart bounds it from below:
@@ -76,6 +76,7 @@ def quality(
     family: Family,
     head: Head | None,
     rng: np.random.Generator,
+    *,
     samples: int = SAMPLES,
     together: IntArray | None = None,
 ) -> Quality:

@@ -113,7 +113,7 @@ def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) ->
                 embedded.family,
                 head,
                 rng,
-                samples,
+                samples=samples,
                 together=embedded.test.rows[mine],
             )
             last = task == len(names) - 1

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cslr.data.own.parse.problems import Problem, quoted, told
+from cslr.data.own.parse.problems import Problem, described, quoted
 from cslr.data.own.reader.lines import LONGEST, Line, lines_of
 from cslr.data.own.reader.raw import Raw, check_columns
 from cslr.errors import DataError
@@ -30,9 +30,9 @@ def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[R
     try:
         header = [name.strip() for name in next(reader, [])]
     except csv.Error as error:
-        raise DataError(told(path, Problem(1, "not a row", f"no header ({error})"))) from None
+        raise DataError(described(path, Problem(1, "not a row", f"no header ({error})"))) from None
     if refused:
-        raise DataError(told(path, refused[0]))
+        raise DataError(described(path, refused[0]))
     check_columns(path, header, roles)
     while True:
         start = reader.line_num + 1

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cslr.data.own.reader.file_format import place
+from cslr.data.own.reader.file_format import position
 
-__all__ = ["Kind", "Problem", "Unfit", "quoted", "told"]
+__all__ = ["Kind", "Problem", "Unfit", "described", "quoted"]
 
 Kind = Literal[
     "cut short",
@@ -59,9 +59,9 @@ class Unfit(Exception):
         self.what = what
 
 
-def told(path: Path, problem: Problem) -> str:
+def described(path: Path, problem: Problem) -> str:
     """In one line, with the file and the line."""
-    return f"{place(path, problem.line)}: {problem.what}"
+    return f"{position(path, problem.line)}: {problem.what}"
 
 
 def quoted(value: object) -> str:

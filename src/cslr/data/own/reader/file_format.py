@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 from cslr.errors import DataError
 
-__all__ = ["Format", "counted", "format_of", "is_gzip", "place", "stem_of"]
+__all__ = ["Format", "counted", "format_of", "is_gzip", "position", "stem_of"]
 
 Format = Literal["csv", "jsonl", "parquet", "conll"]
 
@@ -37,7 +37,7 @@ def stem_of(path: Path) -> str:
     return _plain(path).stem
 
 
-def place(path: Path, number: int) -> str:
+def position(path: Path, number: int) -> str:
     """The position of a row, for messages."""
     return f"{path}, {counted(path)} {number}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cslr.data.own.parse.problems import quoted
-from cslr.data.own.reader.file_format import place
+from cslr.data.own.reader.file_format import position
 from cslr.errors import DataError
 
 __all__ = ["Raw", "check_columns"]
@@ -23,7 +23,7 @@ class Raw(NamedTuple):
 
 def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) -> None:
     """Raise an error if the header lacks a required column, even if bad rows are skipped."""
-    where = place(path, 1)
+    where = position(path, 1)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(

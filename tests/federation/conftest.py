@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cslr.federation.parties import node as node_module
-
-from .machines import Machines, N, context_of
+from tests.federation.parties.machines import Machines, N, context_of
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""Lines 2 to 8 of Algorithm 1 on the device, as written.
+
+A list entry is (π, μ, M, y): mixture weight, mean, second moment E[x xᵀ] and target, each clipped
+by itself. Coordinates are x = Vᵀ(z − c), a public isometry if all directions are kept, so densities
+at the anchors are those of the paper.
+
+Guarantee: with L entries in all and K modes, a client moves the four sums by at most ``bounds``
+and its list has norm at most ``list_bound``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.numerics.projection import onto_ball
+from cslr.paper_constants import PaperConstants
+from cslr.protocol.step1_list import GroupLists
+from cslr.protocol.step4_aggregate.contribution import Statistics, full_second_moments
+from cslr.protocol.step4_aggregate.selection import votes
+
+if TYPE_CHECKING:
+    from cslr.protocol.ports import Request
+
+__all__ = ["bounds", "list_bound", "list_entries", "mode_sums"]
+
+
+def bounds(paper: PaperConstants, entries: int, modes: int) -> tuple[float, float, float, float]:
+    """S_π, S_μ, S_M, S_y: what one client adds to the sums over all modes of a task.
+
+    π sums to at most one over all modes. The others are clipped entry by entry, and a client speaks
+    about min(L, K) modes at most; weighted by π they are shorter.
+    """
+    most = 1.0 if paper.division == "weights" else math.sqrt(min(entries, modes))
+    return paper.b_pi, most * paper.b_mu, most * paper.b_m, most * paper.b_y
+
+
+def list_bound(paper: PaperConstants, entries: int) -> float:
+    """The norm of a list of so many entries."""
+    each = paper.b_mu**2 + paper.b_m**2 + paper.b_y**2
+    return math.sqrt(paper.b_pi**2 + entries * each)
+
+
+def list_entries(
+    x: FloatArray, group: GroupLists, targets: FloatArray, paper: PaperConstants
+) -> Statistics:
+    """(b, L, ·) the entries of b clients with coordinates x (b, n, r); empty ones are zeros.
+
+    targets: (b, L, o) the entries' mean targets, not clipped yet.
+    """
+    lists = group.lists
+    weight = lists.weights * (group.counts > 0)[:, None]
+    there = (weight > 0)[..., None]
+    second = full_second_moments(x, group.mine, lists)
+    return Statistics(
+        onto_ball(weight, paper.b_pi),
+        onto_ball(lists.gaussians.mean * there, paper.b_mu),
+        onto_ball(second * there, paper.b_m),
+        onto_ball(targets * there, paper.b_y),
+    )
+
+
+def mode_sums(
+    x: FloatArray, group: GroupLists, ids: IntArray, targets: FloatArray, request: Request
+) -> Statistics:
+    """(b, J, ·) what b clients add about each mode; ids: (b, L) the modes of their entries.
+
+    An entry below π_min counts half. Where means are selected, ballots stand in their place.
+    """
+    paper = request.paper
+    assert paper is not None
+    entries = list_entries(x, group, targets, paper)
+    modes = request.sub_modes
+    weight = entries.weight * np.where(entries.weight < paper.pi_min, 0.5, 1.0)
+    to_mode = np.swapaxes(weight[..., None] * (ids[..., None] == np.arange(modes)), -1, -2)
+    total = to_mode.sum(axis=-1)  # (b, J)
+    if paper.division == "cohort":  # the mean of a client's entries of one mode
+        to_mode = to_mode / np.where(total > 0, total, 1.0)[..., None]
+    offset = entries.offset
+    if request.candidates is not None:
+        offset = votes(group.lists.gaussians.mean, request.candidates[group.place])
+    return Statistics(total, to_mode @ offset, to_mode @ entries.second, to_mode @ entries.target)

@@ -1,0 +1,179 @@
+"""Lines 4 to 6 of Algorithm 1 at the server: released lists get canonical ids. Post-processing.
+
+Signatures are taken of what was released. They are clustered, or matched at least total cost to
+running prototypes; the ablations match released parameters with the same prototypes. Prototypes
+begin at public ones and move to the mean of the entries that were matched to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
+from cslr.numerics.assignment import entropic_transport, hungarian, nearest, stable_clusters
+from cslr.numerics.gaussian import Gaussians, from_moments, log_density
+from cslr.numerics.projection import onto_simplex
+from cslr.protocol.step2_sign import standardised
+from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
+from cslr.seeding import Seeds
+
+if TYPE_CHECKING:
+    from cslr.paper_constants import PaperConstants
+    from cslr.protocol.ports import Request
+
+__all__ = ["Named", "named"]
+
+PASSES: Final = 2
+"""Times that entries are matched: to the public prototypes, then to those of the first time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """PUBLIC. Released entries of b clients, and what they are called."""
+
+    ids: IntArray  # (b, groups, L)
+    mean: FloatArray  # (b, groups, L, r)
+    signed: FloatArray | None  # (b, groups, L, m), where signatures were taken
+
+
+@dataclass(frozen=True, eq=False)
+class _Prototypes:
+    """J running prototypes of one group."""
+
+    weights: FloatArray  # (J,)
+    gaussians: Gaussians  # (J, r), full
+
+
+def named(lists: Statistics, request: Request) -> Named:
+    """The ids of released lists (b, groups × L, ·), group by group."""
+    paper = request.paper
+    assert paper is not None
+    groups, size, r = len(request.groups), request.learner.size, request.space.dimension
+    shape = (len(lists.weight), groups, size)
+    weight = lists.weight.reshape(shape)
+    mean = lists.offset.reshape(*shape, r)
+    second = lists.second.reshape(*shape, -1)
+    parts, signed = [], []
+    for place in range(groups):
+        entries = mean[:, place]
+        if request.matcher in ("signature", "optimal-transport"):
+            whole = unfolded(second[:, place], r)
+            candidates = from_moments(entries, whole, paper.lambda_min)
+        else:
+            candidates = Gaussians(entries, np.ones_like(entries))
+        weights = onto_simplex(weight[:, place])
+        seen = _signatures(candidates, request) if request.matcher == "signature" else None
+        if seen is not None:
+            signed.append(seen)
+        if seen is not None and paper.canonicalise == "cluster":
+            parts.append(_clustered(seen, request.sub_modes))
+        else:
+            parts.append(_matched(weights, candidates, seen, place, request))
+    ids = np.stack(parts, axis=1)
+    return Named(ids, mean, np.stack(signed, axis=1) if signed else None)
+
+
+def _signatures(candidates: Gaussians, request: Request) -> FloatArray:
+    """(..., L, m) log densities at the anchors, standardised where that is asked for."""
+    raw = np.swapaxes(log_density(candidates, request.space.anchors), -1, -2)
+    return standardised(raw) if request.paper is not None and request.paper.standardise else raw
+
+
+def _clustered(signed: FloatArray, modes: int) -> IntArray:
+    """(b, L) clusters of the signatures (b, L, m) of all clients."""
+    points = signed.reshape(-1, signed.shape[-1])
+    centred = points - points.mean(axis=0)
+    distance = np.sqrt(_squared(centred, centred))
+    np.fill_diagonal(distance, 0.0)
+    return stable_clusters((distance + distance.T) / 2, modes).reshape(signed.shape[:-1])
+
+
+def _matched(
+    weights: FloatArray,
+    candidates: Gaussians,
+    signed: FloatArray | None,
+    place: int,
+    request: Request,
+) -> IntArray:
+    """(b, L) by running prototypes, or at random."""
+    modes = request.sub_modes
+    if request.matcher == "random":
+        streams = Seeds(request.seed).under("task", request.task, "names", place)
+        return np.stack(
+            [
+                streams.at("client", i).integers(modes, size=weights.shape[1])
+                for i in range(len(weights))
+            ]
+        )
+    public = request.prototypes_of(place)
+    spread = public.covariance
+    if candidates.is_full:
+        spread = np.eye(spread.shape[-1]) * spread[:, None, :]
+    prototypes = _Prototypes(np.full(modes, 1.0 / modes), Gaussians(public.mean, spread))
+    ids = np.zeros(weights.shape, dtype=np.int64)
+    for _ in range(PASSES):
+        ids = _closest(weights, candidates, signed, prototypes, request)
+        prototypes = _moved(prototypes, weights, candidates, ids)
+    return ids
+
+
+def _closest(
+    weights: FloatArray,
+    candidates: Gaussians,
+    signed: FloatArray | None,
+    prototypes: _Prototypes,
+    request: Request,
+) -> IntArray:
+    assert request.paper is not None
+    if signed is not None:
+        return hungarian(_squared(signed, _signatures(prototypes.gaussians, request)))
+    cost = _squared(candidates.mean, prototypes.gaussians.mean)
+    if request.matcher == "nearest-mean":
+        return nearest(cost)
+    if request.matcher == "hungarian":
+        return hungarian(cost)
+    return _transported(cost, weights, candidates, prototypes, request.paper)
+
+
+def _transported(
+    cost: FloatArray,
+    weights: FloatArray,
+    candidates: Gaussians,
+    prototypes: _Prototypes,
+    paper: PaperConstants,
+) -> IntArray:
+    """min ⟨P, c⟩ + λ_OT Σ P log P over P ∈ Π(w, w̄), c = ‖μ − μ̄‖² + τ‖Σ − Σ̄‖²_F."""
+
+    def flat(gaussians: Gaussians) -> FloatArray:
+        return gaussians.covariance.reshape(*gaussians.mean.shape[:-1], -1)
+
+    cost = cost + paper.tau * _squared(flat(candidates), flat(prototypes.gaussians))
+    columns = np.broadcast_to(prototypes.weights, (len(cost), cost.shape[-1]))
+    return entropic_transport(cost, weights, columns, paper.lambda_ot)
+
+
+def _moved(
+    prototypes: _Prototypes, weights: FloatArray, candidates: Gaussians, ids: IntArray
+) -> _Prototypes:
+    """Prototypes at the weighted mean of their entries; one without entries stays."""
+    modes = len(prototypes.weights)
+    to_mode = weights[..., None] * (ids[..., None] == np.arange(modes))  # (b, L, J)
+    total = to_mode.sum(axis=(0, 1))
+    share = to_mode / np.where(total > 0, total, 1.0)
+    mean = np.einsum("blj,blr->jr", share, candidates.mean)
+    whole = np.tensordot(share, candidates.covariance, axes=([0, 1], [0, 1]))
+    before, met = prototypes.gaussians, total > 0
+    mean = np.where(met[:, None], mean, before.mean)
+    covariance = np.where(met.reshape(-1, *[1] * (whole.ndim - 1)), whole, before.covariance)
+    running = np.where(met, total, prototypes.weights * weights.sum())
+    return _Prototypes(running / running.sum(), Gaussians(mean, covariance))
+
+
+def _squared(a: FloatArray, b: FloatArray) -> FloatArray:
+    """‖a_l − b_k‖² for a (..., L, p) and b (K, p): (..., L, K)."""
+    squares = np.square(a).sum(-1)[..., None] + np.square(b).sum(-1)
+    distances: FloatArray = np.maximum(squares - 2.0 * (a @ b.T), 0.0)
+    return distances

@@ -1,0 +1,113 @@
+"""Names by the server: what was released decides, in any order, by every matcher."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cslr.numerics.gaussian import Gaussians
+from cslr.paper_constants import PaperConstants
+from cslr.protocol.literal.naming import named
+from cslr.protocol.step4_aggregate.contribution import Statistics, folded
+
+K, R, CLIENTS = 3, 8, 6
+MATCHERS = ("signature", "nearest-mean", "hungarian", "optimal-transport")
+
+
+@pytest.fixture
+def request_of(world):
+    """A request whose prototypes are near three well separated modes."""
+
+    def make(matcher="signature", **constants):
+        agreement = world.agreement(
+            release="list",
+            clipping="separate",
+            second_moments="full",
+            pooled=True,
+            sub_modes=K,
+            list_size=K,
+            matcher=matcher,
+            paper=PaperConstants(**{"lambda_min": 1e-2, **constants}),
+        )
+        request = agreement.request(0, (0, 1))
+        near = Gaussians(centres() + 0.05, np.full((K, R), 0.05))
+        return replace(request, prototypes=near)
+
+    return make
+
+
+def centres() -> np.ndarray:
+    return 0.8 * np.eye(K, R)
+
+
+def released(seed=0, noise=0.02) -> tuple[Statistics, np.ndarray]:
+    """Lists of K entries near the centres, each client in an order of its own, and that order."""
+    rng = np.random.default_rng(seed)
+    order = np.stack([rng.permutation(K) for _ in range(CLIENTS)])
+    mean = centres()[order] + noise * rng.standard_normal((CLIENTS, K, R))
+    second = mean[..., :, None] * mean[..., None, :] + 0.05 * np.eye(R)
+    weight = np.full((CLIENTS, K), 1 / K)
+    return Statistics(weight, mean, folded(second), np.zeros((CLIENTS, K, 4))), order
+
+
+def same_groups(ids: np.ndarray, order: np.ndarray) -> bool:
+    """Whether two namings of the same entries agree up to the names."""
+    pairs = set(zip(ids.ravel().tolist(), order.ravel().tolist(), strict=True))
+    return len(pairs) == K == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+@pytest.mark.parametrize("canonicalise", ["cluster", "assign"])
+def test_entries_of_one_mode_get_one_name(request_of, matcher, canonicalise):
+    lists, order = released()
+    found = named(lists, request_of(matcher, canonicalise=canonicalise))
+    assert found.ids.shape == (CLIENTS, 1, K)
+    assert same_groups(found.ids[:, 0], order)
+
+
+def test_prototypes_name_their_own_modes(request_of):
+    lists, order = released()
+    found = named(lists, request_of(canonicalise="assign"))
+    np.testing.assert_array_equal(found.ids[:, 0], order)
+
+
+def test_random_names_say_nothing(request_of):
+    lists, order = released()
+    assert not same_groups(named(lists, request_of("random")).ids[:, 0], order)
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_the_order_of_entries_does_not_matter(request_of, matcher):
+    lists, _ = released(noise=0.1)
+    swap = np.array([2, 0, 1])
+    turned = Statistics(*(getattr(lists, name)[:, swap] for name in vars(lists) if name != "tied"))
+    request = request_of(matcher)
+    np.testing.assert_array_equal(
+        named(turned, request).ids[:, 0], named(lists, request).ids[:, 0][:, swap]
+    )
+
+
+def test_signatures_are_raw_log_densities_unless_standardised(request_of):
+    lists, _ = released()
+    raw = named(lists, request_of()).signed
+    told = named(lists, request_of(standardise=True)).signed
+    np.testing.assert_allclose(told.mean(axis=-1), 0.0, atol=1e-9)
+    assert np.abs(raw.mean(axis=-1)).max() > 1.0
+
+
+def test_transport_weighs_covariances_by_tau(request_of):
+    """Same means, two widths: only τ > 0 tells them apart."""
+    lists, _ = released(noise=0.0)
+    wide = np.array([0.02, 0.4, 0.02])
+    mean = np.zeros((CLIENTS, K, R))
+    second = wide[None, :, None, None] * np.eye(R) + np.zeros((CLIENTS, K, R, R))
+    alike = replace(lists, offset=mean, second=folded(second))
+    near = Gaussians(np.zeros((K, R)), np.stack([np.full(R, w) for w in (0.02, 0.4, 0.2)]))
+    ids = {}
+    for tau in (0.0, 1.0):
+        request = replace(request_of("optimal-transport", tau=tau), prototypes=near)
+        ids[tau] = named(alike, request).ids[0, 0]
+    assert ids[1.0][0] == ids[1.0][2] != ids[1.0][1]
+    assert len(set(ids[0.0].tolist())) == 1
