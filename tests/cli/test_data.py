@@ -505,6 +505,35 @@ def test_bad_rows_are_named_with_their_lines_and_brackets(cslr, shops):
     assert not (shops / "shops.cslr-federation").exists()
 
 
+def test_public_rows_are_studied_in_simulation_if_asked(cslr, shops):
+    simulated = ("--privacy", "simulated", "--no-yardsticks")
+    edit(shops / "shops.cslr.toml", 'public = "public.txt"', "public = true")
+    anchors = ("--anchors", "public.txt")
+    before = files_of(shops)
+    result = run_of(cslr, *simulated, *anchors, "--run-dir", "study")
+    assert (result["privacy"], result["evaluate"]) == ("simulated", "stored")
+    assert result["aa"] is not None
+    assert result["verdict"].endswith("(simulated)") or "below zero-shot" in result["verdict"]
+    assert (shops / "study" / "seed-13" / "ledger.jsonl").exists()
+    assert {path for path in files_of(shops) if "study" not in path.parts} == set(before)
+    code, _, err = cslr(
+        *("run", "small.toml", "--data", "shops.csv", *simulated, *anchors),
+        *("--federation", "elsewhere"),
+    )
+    assert code == 2
+    assert "--federation and --evaluate shown or private are for enforced privacy" in err
+
+
+def test_public_rows_are_protected_unless_a_simulation_is_asked_for(cslr, shops):
+    edit(
+        shops / "shops.cslr.toml",
+        'public = "public.txt"',
+        'public_rows = true\npublic = "public.txt"',
+    )
+    result = run_of(cslr)
+    assert (result["privacy"], result["evaluate"]) == ("enforced", "shown")
+
+
 # data init, data check, data fetch
 
 

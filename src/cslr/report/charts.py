@@ -171,14 +171,14 @@ def bars_chart(values: Mapping[str, float], what: str, line: float | None, name:
         axes = figure.add_subplot()
         names, heights = list(values), list(values.values())
         bars = axes.barh(names, heights, color=COLOURS["method"], height=0.6)
-        axes.bar_label(bars, fmt="%.2g", padding=3, fontsize=9)
+        axes.bar_label(bars, [_figure(x) for x in heights], padding=3, fontsize=9)
         axes.set_xlim(0, 1.18 * max([1e-3, *heights, line or 0.0]))
         if line is not None:
             axes.axvline(line, color=COLOURS["finetune"], linestyle="--", linewidth=1)
         axes.invert_yaxis()
         axes.set_xlabel(what)
 
-    said = ", ".join(f"{key} {value:.2g}" for key, value in values.items())
+    said = ", ".join(f"{key} {_figure(value)}" for key, value in values.items())
     return drawn(draw, f"Bar chart, {what}: {said}.", name, (5.2, 1.0 + 0.3 * len(values)))
 
 
@@ -189,6 +189,10 @@ def _task_axis(axes: Any, tasks: Sequence[str], first: int = 1) -> None:
     start = ["start"] if first == 0 else []
     axes.set_xticks(range(first, len(tasks) + 1), [*start, *ticks])
     axes.set_xlabel("after learning task")
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _short(text: str) -> str:

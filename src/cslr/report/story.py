@@ -17,10 +17,10 @@ __all__ = ["write_story"]
 _STYLES: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "joint": ("pooled training, no privacy", "#6b7785", {"linestyle": ":", "linewidth": 2}),
     "zero-shot": ("zero-shot, no private data", "#a86b00", {"linestyle": "--", "linewidth": 2}),
-    "finetune": ("finetune: forgets", "#b5432e", {"linestyle": "-.", "linewidth": 2}),
+    "finetune": ("finetune, which forgets", "#b5432e", {"linestyle": "-.", "linewidth": 2}),
 }
-_UNITS: Final = {"person": ("#1f5fa8", "o"), "client": ("#6f9fd0", "s")}
-_APART: Final = 4.5
+_UNITS: Final = {"person": ("#1f5fa8", "o"), "client": ("#4a86c5", "s")}
+_APART: Final = 5.5
 """Least distance of two labels, in points of the score."""
 
 
@@ -50,6 +50,9 @@ def write_story(runs: Sequence[Path], path: Path) -> None:
     axes.set_xlim(0.85, len(tasks) + 0.05)
     axes.set_ylim(0, 102)
     axes.set_xlabel("after learning")
+    result = facts[0].result
+    what = f"{result['stream']}: {len(tasks)} tasks, one after another, {result['clients']} clients"
+    axes.set_title(what, fontsize=11, loc="left", parse_math=False)
     axes.set_ylabel("accuracy on all tasks so far, %")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)

@@ -64,7 +64,9 @@ def check_privacy(settled: SettledConfig) -> None:
             f"method {config.method!r} has no releases to carry over to another encoder; use "
             "--method cslr"
         )
-    if is_own(config.stream) and not enforced:
+    declaration = settled.declaration
+    public_rows = declaration is not None and declaration.public_rows
+    if is_own(config.stream) and not enforced and not public_rows:
         raise ValueError("config must be settled (runs.settled.settle) before own rows are read")
 
 

@@ -74,23 +74,31 @@ def complete(config: Config, declaration: Declaration | None = None) -> Config:
     declaration = declaration or load_declaration(path)
     declaration.require_confirmed()
     _refuse_contradictions(config, declaration, path)
-    federation = _federation(config, _own_rows(data, declaration))
     own_epsilon = "epsilon" in config.privacy.model_fields_set
     settled: dict[str, Any] = {
         "stream.name": declaration.name,
         "stream.scenario": declaration.scenario,
         "stream.declaration": path,
         "stream.public": _public(config.stream, declaration, path),
-        "privacy.mode": "enforced",
         "privacy.epsilon": config.privacy.epsilon if own_epsilon else declaration.privacy.epsilon,
-        "privacy.budget": declaration.privacy.epsilon,
         "privacy.delta": declaration.privacy.delta,
         "privacy.adversary": declaration.privacy.adversary,
         "privacy.unit": declaration.privacy.unit,
-        "privacy.federation": federation,
+    }
+    if declaration.public_rows and _wants_simulation(config):
+        return with_settings(config, {**settled, "privacy.mode": "simulated"})
+    enforced = {
+        "privacy.mode": "enforced",
+        "privacy.budget": declaration.privacy.epsilon,
+        "privacy.federation": _federation(config, _own_rows(data, declaration)),
         "privacy.evaluate": _evaluate(config, declaration, path),
     }
-    return with_settings(config, settled)
+    return with_settings(config, {**settled, **enforced})
+
+
+def _wants_simulation(config: Config) -> bool:
+    """Whether a simulation was asked for; without being asked, own rows are never simulated."""
+    return "mode" in config.privacy.model_fields_set and config.privacy.mode == "simulated"
 
 
 def load_own_stream(
@@ -145,7 +153,7 @@ def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     changing them makes no other rows; so are the public sentences, which are nobody's.
     """
     numbers = {"clients", "people", "clients_per_person", "rows_per_person"}
-    apart = {"privacy", "public", "confirmed", "test_rows", *numbers}
+    apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", *numbers}
     declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
     path = data.resolve()
     return OwnRows(path, stem_of(path), declared.encode())
@@ -257,8 +265,17 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
 def _refuse_another_promise(config: Config, declaration: Declaration, path: Path) -> None:
     """Refuse privacy settings that contradict the declaration."""
     privacy = config.privacy
-    if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
-        raise ConfigError("--privacy simulated is not allowed on your own data; remove it")
+    if _wants_simulation(config):
+        if not declaration.public_rows:
+            raise ConfigError(
+                "--privacy simulated is not allowed on your own data; remove it. Only data that "
+                f"are public anyway may be declared so, public = true in {path}"
+            )
+        if privacy.federation is not None or privacy.evaluate in ("private", "shown"):
+            raise ConfigError(
+                "--federation and --evaluate shown or private are for enforced privacy; remove "
+                "them, or --privacy simulated"
+            )
     declared = declaration.privacy
     if "epsilon" in privacy.model_fields_set and privacy.epsilon > declared.epsilon:
         raise ConfigError(

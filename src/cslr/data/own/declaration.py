@@ -114,12 +114,23 @@ class Declaration(_Section):
     test_share: float | None = Field(None, gt=0, lt=1)
     test_rows: Literal["clients", "public"] = "clients"
     """Whether rows of split test belong to clients, or to none, so that scores are public."""
+    public_rows: StrictBool = False
+    """Whether the rows themselves are public, so that they may be studied in a simulation."""
     public: Path | None = None
     """A file of the holder's own public sentences."""
     columns: Columns = Columns()
     labels: tuple[DeclaredLabel, ...] = Field(min_length=1)
     tasks: tuple[DeclaredTask, ...] = Field(min_length=1)
     privacy: TotalBudget
+
+    @model_validator(mode="before")
+    @classmethod
+    def _public_rows(cls, values: Any) -> Any:
+        """``public = true`` is said of the rows, ``public = "FILE"`` names public sentences."""
+        if isinstance(values, dict) and isinstance(values.get("public"), bool):
+            others = {name: value for name, value in values.items() if name != "public"}
+            return {**others, "public_rows": values["public"]}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
