@@ -8,7 +8,7 @@ FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/tes
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help bench install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust browser docs clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench browser docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
