@@ -8,6 +8,7 @@ effects        margins between methods, with intervals and corrected p
 accountant     what the paper's noise table costs
 sheet          Markdown, LaTeX and CSV
 printed, doubts  the paper's numbers as data, and where they disagree
+drawings       its figures
 verdicts, reproduction, readme   REPRODUCTION.md and the block of docs/results.md
 """
 
@@ -35,11 +36,14 @@ MAIN: Final = ("main", "main")
 """Experiment and table that docs/results.md shows."""
 
 
-def rebuild(experiments: Path, traces: Path, out: Path, target: Path | None = None) -> list[Path]:
+def rebuild(
+    experiments: Path, traces: Path, out: Path, target: Path | None = None, figures: bool = False
+) -> list[Path]:
     """Write every table, REPRODUCTION.md, and the block of docs/results.md where it has markers.
 
     out: a folder for <experiment>-<table>.md, .tex and .csv. target: REPRODUCTION.md, by default
-    beside ``out``; docs/results.md is looked for beside it. Same traces, same bytes.
+    beside ``out``; docs/results.md is looked for beside it. figures: whether the paper's figures
+    are drawn into ``out`` too. Same traces, same bytes.
     """
     target = target or out.parent / "REPRODUCTION.md"
     paper = load_paper(experiments / PAPER)
@@ -52,6 +56,10 @@ def rebuild(experiments: Path, traces: Path, out: Path, target: Path | None = No
         for spec in specs(experiment)
     }
     written = [path for built in tables.values() for path in _write(built, out)]
+    if figures:
+        from paper.drawings import draw  # here, because matplotlib takes a second to load
+
+        written += draw(tables, finished, out)
     folder = Path(os.path.relpath(out, target.parent)).as_posix()
     text = document(paper, loaded, tables, finished, folder)
     write_atomic(target, text.encode())

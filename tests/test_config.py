@@ -93,7 +93,8 @@ def set_by_experiments() -> set[str]:
 
 
 def test_every_setting_of_an_experiment_exists():
-    assert set_by_experiments() <= set(leaves(Config))
+    constants = {f"paper.{name}" for name in leaves(PaperConstants)}
+    assert set_by_experiments() <= set(leaves(Config)) | constants
 
 
 def test_every_setting_is_used_by_an_experiment_a_preset_or_a_document():

@@ -107,6 +107,9 @@ def tables_command(
         Path, typer.Option(exists=True, file_okay=False, help="Directory of finished traces.")
     ] = _TRACES,
     out: Annotated[Path, typer.Option(help="Directory to write tables to.")] = Path("tables"),
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw the paper's figures there too, as .svg.")
+    ] = False,
 ) -> None:
     """Rebuild all tables from the traces. Nothing is run and no data are needed.
 
@@ -116,7 +119,7 @@ def tables_command(
 
     Example: `cslr tables --traces experiments/traces --out tables`
     """
-    for path in _tables_of_the_paper().rebuild(experiments, traces, out):
+    for path in _tables_of_the_paper().rebuild(experiments, traces, out, figures=figures):
         typer.echo(path)
 
 

@@ -127,7 +127,7 @@ def test_the_first_page_says_what_holds_and_what_was_not_tested(place):
 def test_what_no_experiment_makes_is_not_run(place):
     text = document(place)
     assert "No experiment here makes it (privacy, privacy)." in text
-    assert "| cslr | 8 | 64.4 ± 0.3 | not run | not run |" in text
+    assert "| CSLR | 8 | 64.4 ± 0.3 | not run | not run |" in text
 
 
 def test_the_papers_doubts_are_listed(place):
