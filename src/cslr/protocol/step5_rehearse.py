@@ -100,7 +100,8 @@ def _several_modes(replay: Replay) -> bool:
 
 def _distributions(targets: FloatArray) -> FloatArray:
     """(n, outputs) targets that sum to one: what is right, if one answer is asked for."""
-    return targets / np.maximum(targets.sum(axis=1, keepdims=True), 1e-12)
+    shares: FloatArray = targets / np.maximum(targets.sum(axis=1, keepdims=True), 1e-12)
+    return shares
 
 
 def _one_by_one(head: Head, draw: Batch, family: Family) -> Head:
