@@ -1,7 +1,8 @@
-"""Streams on which nothing was tuned, made from the shared data and the embedded streams.
+"""Other streams than the reported ones, made from the shared data and the embedded streams.
 
-Other labels, tasks and products than the reported streams have, and fewer rows. All rows are
-train rows outside the reported subset (``held-out``) or of files and labels that are not reported.
+Other labels, tasks and products, and fewer rows. Of the shared data all rows are train rows: those
+of reported labels outside the reported subset (``held-out``), others of any. docs/transfer.md says
+which of them constants were chosen on.
 """
 
 from __future__ import annotations

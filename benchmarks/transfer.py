@@ -1,4 +1,4 @@
-"""Whether CSLR ends below what is free, on streams that its constants were not chosen on.
+"""Whether CSLR ends below what is free, on other streams than the reported ones.
 
     python benchmarks/transfer.py --data DIR [--only "news;intents"] [--write]
 
