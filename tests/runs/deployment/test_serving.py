@@ -24,7 +24,7 @@ from cslr.runs.deployment.joining import (
     verify_agreement,
 )
 from cslr.runs.deployment.node_figures import own_accuracy
-from cslr.runs.deployment.node_rows import rows_of_part
+from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.serving import Served, learn_remotely
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
 from cslr.runs.predict import load_predictor
@@ -81,7 +81,7 @@ def test_an_embedded_stream_is_learnt_and_every_node_can_predict(tmp_path):
     assert any("unmask" in line for line in lines)
     (answer,) = load_predictor(nodes[3].files.model).answers(["My heart beats far too fast."])
     assert answer.choices[0].label == "heart"
-    line = own_accuracy(source, {"part": 3}, nodes[3].files.model)
+    line = own_accuracy(source, served.charter, {"part": 3}, nodes[3].files.model)
     assert float(line.split(" % right")[0]) > 80
     for node in nodes.values():
         assert len(node.ledger.charges) == 2
@@ -94,7 +94,7 @@ def test_an_embedded_stream_is_learnt_and_every_node_can_predict(tmp_path):
 def test_what_nodes_hold_together_is_the_stream():
     source = source_of_stream("clinic", 2, "minilm", 13)
     charter = found(wanted(source)).charter
-    parts = [rows_of_part(source, charter, part) for part in range(N)]
+    parts = [rows_of_node(source, charter, {"part": part}) for part in range(N)]
     stream = source.with_rows()
     assert sum(len(part.z) for part in parts) == len(stream.train)
     assert sum(part.count for part in parts) == charter.units
@@ -116,7 +116,7 @@ def test_own_rows_are_read_as_on_one_machine(tmp_path):
     place = header.split(",").index("clinic")
     names = sorted({line.split(",")[place] for line in lines})
     for number, name in enumerate(names):
-        own = [line for line in lines if line.split(",")[place] == name]
+        own = [line for line in lines if line.split(",")[place] == name][:24]
         (folder / f"{number}.csv").write_text("\n".join([header, *own]) + "\n", encoding="utf-8")
     source = source_of_declaration(root / "clinics.cslr.toml", "minilm", 13)
     rows = [{"data": str(folder / f"{number}.csv")} for number in range(len(names))]

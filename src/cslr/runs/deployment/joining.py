@@ -13,7 +13,7 @@ from cslr.federation.parties.question import digest_of, unpack_agreement
 from cslr.files import write_atomic
 from cslr.privacy.ledger.facts import agree, differences, plain
 from cslr.runs.deployment.founding import found, wanted_of
-from cslr.runs.deployment.node_rows import rows_of_file, rows_of_part
+from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.source import Source
 
 __all__ = ["Offer", "join", "open_node", "pin_roster", "read_offer", "verify_agreement"]
@@ -104,7 +104,4 @@ def open_node(folder: Path) -> Node:
     source = read_model(folder / "source.json", Source)
     if source.digest != pinned.charter.declaration:
         raise ConfigError(f"{folder / 'source.json'} is not the one that was agreed on")
-    part, data = pinned.rows.get("part"), pinned.rows.get("data")
-    if isinstance(part, int):
-        return Node(files, lambda: rows_of_part(source, pinned.charter, part))
-    return Node(files, lambda: rows_of_file(source, pinned.charter, Path(str(data))))
+    return Node(files, lambda: rows_of_node(source, pinned.charter, pinned.rows))

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
 from cslr.errors import ConfigError
@@ -57,9 +58,12 @@ def run_node(folder: Path, going_on: Callable[[], bool], on_line: Callable[[str]
         source = read_model(folder / "source.json", Source)
 
         def measure(model: Path) -> None:
-            on_line(f"{node.pinned.name}: {own_accuracy(source, node.pinned.rows, model)}")
+            on_line(
+                f"{node.pinned.name}: {own_accuracy(source, node.charter, node.pinned.rows, model)}"
+            )
 
-        node.on_result = measure
+        # Beside the answers: nobody waits for a figure that is for this screen alone.
+        node.on_result = lambda model: Thread(target=measure, args=(model,), daemon=True).start()
         node.population  # noqa: B018  read before anybody asks
         while going_on():
             try:

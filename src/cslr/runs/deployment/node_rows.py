@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cslr.config import Config
 from cslr.data.own import load_own
 from cslr.data.partition import assign_clients
 from cslr.errors import ConfigError
@@ -16,31 +17,38 @@ from cslr.runs.embedded import EmbeddedStream, embed_stream
 from cslr.runs.prepare import population_of
 from cslr.seeding import Seeds
 
-__all__ = ["check_encoder", "rows_of_file", "rows_of_part"]
+__all__ = ["check_encoder", "embedded_rows", "rows_of_node"]
 
 
-def rows_of_part(source: Source, charter: Charter, part: int) -> Population:
-    """What node ``part`` holds of an embedded stream: rows are dealt out as in a simulation."""
-    config = source.config(charter.unit, charter.epsilon, charter.delta, charter.members)
-    embedded = embed_stream(source.with_rows(), config, 0.0, progress=False)
-    check_encoder(embedded, charter)
-    everybody = population_of(config, embedded, source.seed)
-    rng = Seeds(source.seed).at("partition")
-    clients, rows = assign_clients(embedded.stream, config.stream, rng)
-    holder = np.repeat(clients, np.diff(embedded.train.starts)[rows])
-    return _held(everybody, np.flatnonzero(holder == part), part)
-
-
-def rows_of_file(source: Source, charter: Charter, data: Path) -> Population:
-    """The rows of a file of this node's own, as declared."""
+def embedded_rows(
+    source: Source, charter: Charter, rows: dict[str, str | int]
+) -> tuple[Config, EmbeddedStream]:
+    """A node's rows, train and test, embedded: of its own file, or an embedded stream whole."""
     declaration = source.declared()
     if declaration is None:
-        raise ConfigError(f"{charter.name!r} shares out an embedded stream; there are no own rows")
-    own = load_own(data, declaration, source.public)
+        stream = source.with_rows()
+    else:
+        stream = load_own(Path(str(rows["data"])), declaration, source.public).stream
     config = source.config(charter.unit, charter.epsilon, charter.delta, charter.members)
-    embedded = embed_stream(own.stream, config, 0.0, progress=False)
+    embedded = embed_stream(stream, config, 0.0, progress=False)
     check_encoder(embedded, charter)
-    return population_of(config, embedded, source.seed)
+    return config, embedded
+
+
+def rows_of_node(source: Source, charter: Charter, rows: dict[str, str | int]) -> Population:
+    """What a node learns from: its own file, or its part of an embedded stream.
+
+    The rows of an embedded stream are dealt out as in a simulation.
+    """
+    config, embedded = embedded_rows(source, charter, rows)
+    everybody = population_of(config, embedded, source.seed)
+    part = rows.get("part")
+    if not isinstance(part, int):
+        return everybody
+    rng = Seeds(source.seed).at("partition")
+    clients, held = assign_clients(embedded.stream, config.stream, rng)
+    holder = np.repeat(clients, np.diff(embedded.train.starts)[held])
+    return _held(everybody, np.flatnonzero(holder == part), part)
 
 
 def check_encoder(embedded: EmbeddedStream, charter: Charter) -> None:
