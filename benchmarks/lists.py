@@ -14,6 +14,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,16 @@ METHODS = (
 Key = tuple[str, str, int | None, str, str, int | None, int]
 
 
-def keys(streams: list[str], seeds: list[int]) -> Iterator[Key]:
-    """Stream, unit, clients, ε, method, J, seed, the most telling cells first."""
-    for seed in seeds:
-        for method, modes in METHODS:
-            for epsilon in reversed(EPSILONS):
-                for stream in streams:
-                    for unit, clients in UNITS:
-                        if method in ("cslr", "dp-class-stats") or clients == 100:
-                            yield stream, unit, clients, f"{epsilon:g}", method, modes, seed
+def keys(streams: list[str], seeds: list[int], units: list[str]) -> Iterator[Key]:
+    """Stream, unit, clients, ε, method, J, seed: with and without lists side by side.
+
+    units: numbers of clients, or person.
+    """
+    chosen = [each for each in UNITS if str(each[1] or each[0]) in units]
+    for seed, epsilon in product(seeds, reversed(EPSILONS)):
+        for (unit, clients), stream, (method, modes) in product(chosen, streams, METHODS):
+            if method in ("cslr", "dp-class-stats") or clients == 100:
+                yield stream, unit, clients, f"{epsilon:g}", method, modes, seed
 
 
 def measure(key: Key, embedded: EmbeddedStream, data: Path) -> float:
@@ -124,10 +126,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--streams", default="")
     parser.add_argument("--seeds", default="101")
+    parser.add_argument("--units", default="20,100,1000,person")
     given = parser.parse_args()
     streams = [name for name in given.streams.split(",") if name]
     done, embedded = kept(), {}
-    for key in keys(streams, [int(seed) for seed in given.seeds.split(",")]):
+    seeds, units = [int(seed) for seed in given.seeds.split(",")], given.units.split(",")
+    for key in keys(streams, seeds, units):
         if key in done:
             continue
         if key[0] not in embedded:

@@ -17,8 +17,6 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from cslr.config import HeadConfig, ReplayConfig
 from cslr.federation.simulation import Population
@@ -133,27 +131,22 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=12_000)
-    parser.add_argument("--many", type=int, default=100_000)
+    parser.add_argument("--many", type=int, default=100_000, help="0: leave this part out")
+    parser.add_argument("--modes", default="enforced,simulated")
     parser.add_argument("--times", type=int, default=3)
     given = parser.parse_args()
     public = texts(np.random.default_rng(2), np.random.default_rng(4).integers(2, size=PUBLIC))
     silos = context_of(population(given.rows, CLIENTS), given.rows // CLIENTS, public)
     people = context_of(population(given.rows, given.rows), 1, public)
-    table = Table(title=f"One release, {given.rows} rows", title_justify="left")
-    for column in ("release", "units", "coordinates", "seconds", "ratio"):
-        table.add_column(column, justify="left" if column == "release" else "right")
-    for enforced in (True, False):
-        mode = "enforced" if enforced else "simulated"
+    print(f"{'one release':32} {'units':>7} {'coordinates':>12} {'seconds':>8} {'ratio':>6}")
+    for mode in given.modes.split(","):
+        enforced = mode == "enforced"
         base = measure(f"{mode}, clients", silos, "statistics", enforced, given.times)
-        cells = [base]
-        for kind in ("means", "statistics", "gradient"):
-            cells.append(measure(f"{mode}, people, {kind}", people, kind, enforced, given.times))
-        for cell in cells:
-            ratio = f"{cell.seconds / base.seconds:.2f}"
-            table.add_row(
-                cell.name, str(cell.units), str(cell.coordinates), f"{cell.seconds:.3f}", ratio
-            )
-    Console().print(table)
+        show(base, base)
+        for kind in ("means", "gradient", "statistics"):
+            show(measure(f"{mode}, people, {kind}", people, kind, enforced, given.times), base)
+    if not given.many:
+        return
     before = peak()
     many = context_of(population(given.many, given.many), 1, public)
     held = peak()
@@ -161,6 +154,13 @@ def main() -> None:
         cell = measure(f"people, {kind}", many, kind, True, 1)
         print(f"{cell.units} {cell.name}: {cell.seconds:.1f} s, peak {peak() - held:.0f} MB above")
     print(f"the rows themselves: {held - before:.0f} MB")
+
+
+def show(cell: Cell, base: Cell) -> None:
+    """Print one row as soon as it is known."""
+    ratio = cell.seconds / base.seconds
+    numbers = f"{cell.units:7} {cell.coordinates:12} {cell.seconds:8.3f} {ratio:6.2f}"
+    print(f"{cell.name:32} {numbers}", flush=True)
 
 
 def peak() -> float:

@@ -31,8 +31,8 @@ FORBIDDEN_CALLS = {
     "np.savez",
     "numpy.load",
 }
-LONGEST_FILE = 390
-MOST_PASSED = 86
+LONGEST_FILE = 395
+MOST_PASSED = 91
 """Modules whose functions a run calls. More may be right; it should be on purpose."""
 STREAM_TYPES = {"Generator", "PCG64", "SeedSequence", "BitGenerator"}
 

@@ -630,5 +630,5 @@ def test_the_example_runs_as_it_is_described(cslr, tmp_path):
     assert code == 2
     refusal = next(line for line in page.splitlines() if line.startswith("error:"))
     assert err.splitlines()[-1] == refusal
-    plan = re.findall(r"`cslr (plan [^`]+)` calls it weak", page)[0]
-    assert "Weak" in cslr(*plan.split())[1]
+    plan = re.findall(r"`cslr (plan [^`]+)` says \"Not useful\"", page)[0]
+    assert "Not useful" in cslr(*plan.split())[1]

@@ -3,7 +3,8 @@
 A head is a threshold θ on the line, its loss the 0-1 error: bounded in [0, 1], and the class of
 thresholds has a uniform deviation over n_r samples that is known with its constants
 (Dvoretzky-Kiefer-Wolfowitz, Massart 1990, for each of two classes). R_t is the error under the
-ideal Q*_t, so the theorem's risk-control condition holds with c_0 = 1, no further ξ and no finite-client term.
+ideal Q*_t, so the theorem's risk-control condition holds with c_0 = 1, no further ξ and no term
+of finitely many clients.
 
     F̄ = mean_t R_t(θ_T) − R_t(θ_t)  ≤  mean_t [2 α_t + 2 u(n_r) + ξ_t]
 

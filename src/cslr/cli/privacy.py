@@ -76,7 +76,8 @@ def plan_command(
     from cslr.cli.show.planned import outlook_values, print_outlook
     from cslr.errors import ConfigError
     from cslr.methods.outlook import Federated, outlook_of
-    from cslr.privacy.plan import Budget, Unit, promise_warnings
+    from cslr.privacy.forecast import promise_warnings
+    from cslr.privacy.plan import Budget, Unit
 
     if unit not in get_args(Unit):
         raise ConfigError(f"--unit is client or person, not {unit!r}")

@@ -8,8 +8,9 @@ The forecast is one number, the signal of a mode over its noise,
 
     s = speakers of a task × share of its labels a unit has × weight of its rows / (σ √r)
 
-and one curve, share of the gap = MOST · s / (s + HALF). It describes the figures measured so far
-(docs/planning.md has them beside it) within about fifteen points. It knows nothing of the data.
+and one curve, share of the gap = MOST · s / (s + HALF). Its constants were set by the figures of
+three streams, and on others it can be far off: docs/planning.md has forecasts beside outcomes. It
+knows nothing of the data.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from cslr.federation.parties.question import (
     framed,
     pack_agreement,
     pack_question,
+    release_of,
     unframed,
     unpack_agreement,
     unpack_question,
@@ -32,6 +33,7 @@ from cslr.federation.parties.question import (
 from cslr.federation.parties.refusals import CODES, FAILED, code_of, meaning_of
 from cslr.federation.parties.result_files import pack_result, unpack_result
 from cslr.methods.cslr import agree
+from cslr.protocol.round import sum_ask
 from tests.federation.parties.machines import N
 
 
@@ -81,9 +83,6 @@ def test_a_lower_sigma_is_refused_and_costs_nothing(machines, drawer):
     with context.ledger:
         agreement = agree(context)
         request = agreement.request(0, context.tasks[0])
-        from cslr.federation.parties.question import release_of
-        from cslr.protocol.round import sum_ask
-
         ask = sum_ask(request)
         release = release_of(ask, federation.charter.noise / 2)
         question = pack_question(0, request.prototypes.mean)

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from cslr.errors import CslrError, LedgerCorrupted, SumAborted
+from cslr.errors import CslrError, LedgerCorrupted, StolenIdentity, SumAborted, WrongKind
 from cslr.federation.parties.question import framed
 from cslr.federation.parties.refusals import meaning_of
 from cslr.files import write_atomic
@@ -189,7 +189,7 @@ class Coordinator:
                 self._tell("refused", label, (member,), meaning_of(reply.code))
                 continue
             try:
-                self.server.take(self._decoded(reply.body))
+                self.server.take(self._decoded(member, reply.body))
                 counted.append(member)
             except CslrError as error:
                 self._tell("rejected", label, (member,), str(error))
@@ -198,11 +198,13 @@ class Coordinator:
             self._tell("silent", label, silent, route)
         self._tell("answered", label, tuple(counted), route)
 
-    def _decoded(self, body: bytes) -> Answer:
+    def _decoded(self, member: int, body: bytes) -> Answer:
         limits = SumLimits(len(self.terms.identities), self._coordinates)
         answer = decode(body, limits)
         if not isinstance(answer, Keys | Shares | Masked | Consent | Unmasked):
-            raise SumAborted(f"a member sent a {type(answer).__name__}, which only servers send")
+            raise WrongKind(f"a member sent a {type(answer).__name__}, which only servers send")
+        if answer.sender != member:
+            raise StolenIdentity(f"member {member} sent an answer of member {answer.sender}")
         return answer
 
     @property
