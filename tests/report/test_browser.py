@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from cslr.privacy.forecast import forecast
-from cslr.privacy.plan import Budget, calibrate
 from cslr.report.comparison import write_comparison, write_index
 from cslr.report.planner import write_planner
 from cslr.report.run_report import write_report
@@ -155,25 +152,28 @@ def test_everything_that_can_be_used_is_reached_by_tab(browser, pages, kind):
 
 @pytest.mark.parametrize("unit", ["person", "client"])
 @pytest.mark.parametrize(
-    ("count", "epsilon", "tasks", "cap"), [(6, 6, 4, 1), (2, 3, 7, 7), (14, 13, 2, 2), (0, 0, 9, 3)]
+    ("count", "epsilon", "tasks", "cap", "labels"),
+    [(6, 6, 4, 1, 2), (2, 3, 7, 7, 1), (14, 13, 2, 2, 5), (0, 0, 9, 3, 1), (9, 4, 4, 2, 3)],
 )
 def test_sliders_move_the_numbers_and_these_are_those_of_the_plan(
-    browser, pages, unit, count, epsilon, tasks, cap
+    browser, pages, cslr, unit, count, epsilon, tasks, cap, labels
 ):
     page, wrong = opened(browser, pages["planner"])
     page.select_option("#unit", unit)
-    for name, value in {"count": count, "epsilon": epsilon, "tasks": tasks, "cap": cap}.items():
+    moved = {"count": count, "epsilon": epsilon, "tasks": tasks, "cap": cap, "labels": labels}
+    for name, value in moved.items():
         page.locator(f"#{name}").fill(str(value))
-    data = page.evaluate("DATA")
-    number = data["counts"][count]
-    plan = calibrate(Budget(data["epsilons"][epsilon], unit=unit), tasks, cap=cap)
-    outlook = forecast(plan, number, 2 * data["directions"])
-    assert page.inner_text("#sigma") == f"{plan.sigma:.4g}"
-    assert page.inner_text("#ratio") == f"{outlook.signal_to_noise:.2g}"
-    assert page.inner_text("#advice") == outlook.advice
-    assert math.isfinite(outlook.signal_to_noise)
-    units = f"--unit person --people {number}" if unit == "person" else f"--clients {number}"
-    assert units in page.inner_text("#command")
+    words = page.inner_text("#command").split()
+    code, out, _ = cslr(*words[1:], "--json")
+    assert (code, words[0]) == (0, "cslr")
+    plan = json.loads(out)
+    assert (plan["unit"], plan["cap"], plan["releases"]) == (unit, cap, tasks)
+    assert page.inner_text("#sigma") == f"{plan['sigma']:.4g}"
+    assert page.inner_text("#ratio") == f"{plan['signal_to_noise']:.2g}"
+    assert page.inner_text("#share").startswith(f"{100 * plan['share_of_gap']:.0f} %")
+    assert page.inner_text("#speakers") == f"{plan['speakers_per_task']:,.0f}"
+    assert page.inner_text("#released") == plan["released"]
+    assert page.inner_text("#advice") == plan["advice"]
     assert wrong == []
     page.close()
 

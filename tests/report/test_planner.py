@@ -7,7 +7,6 @@ import math
 
 import pytest
 
-from cslr.privacy.forecast import forecast
 from cslr.privacy.plan import Budget, calibrate
 from cslr.report.planner import planner_data, planner_page
 
@@ -24,17 +23,12 @@ def test_noise_is_that_of_calibrate(data, epsilon, delta, cap):
     assert data["sigmas"][epsilon][delta] * math.sqrt(cap) == pytest.approx(plan.sigma, rel=1e-12)
 
 
-@pytest.mark.parametrize("unit", ["client", "person"])
-@pytest.mark.parametrize("count", [10, 50, 100, 500, 2000, 100_000])
-def test_advice_is_that_of_forecast(data, unit, count):
-    plan = calibrate(Budget(1.0, unit=unit), releases=4)
-    size = 2 * data["directions"]
-    found = forecast(plan, count, size)
-    ratio = count / (plan.sigma * math.sqrt(size))
-    assert ratio == pytest.approx(found.signal_to_noise)
-    advice = next(text for least, text in data["advice"][unit] if ratio >= least)
-    need = math.ceil(0.5 * plan.sigma * math.sqrt(size))
-    assert advice.replace("#", str(need)) == found.advice
+def test_words_are_those_of_the_outlook(data):
+    assert data["released"]["plain"].endswith("one number for the spread; one message a task")
+    assert "a tied matrix in #;" in data["released"]["tied"]
+    for unit, texts in data["advice"].items():
+        assert [least for least, _ in texts] == [0.6, 0.3, 0.15, 0.0], unit
+        assert all(text.count("#") == 1 for _, text in texts)
 
 
 def test_the_page_needs_nothing_else():

@@ -65,7 +65,10 @@ def init_command(
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
     seed: Annotated[int, typer.Option(help="Of anchors and heads; protects nothing.")] = 13,
 ) -> None:
-    """Found a federation: certificates, plan, agreement, and the offer that nodes are given."""
+    """Found a federation: certificates, plan, agreement, and the offer that nodes are given.
+
+    Example: `cslr federation init hospitals --declaration letters.cslr.toml --host fed.org`
+    """
     from cslr.federation.parties.charter import fingerprint
     from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
     from cslr.runs.deployment.server_machine import make_server_keys
@@ -115,7 +118,10 @@ def join_command(
     ] = False,
     roster: Annotated[Path | None, typer.Option(help="Pin the members of this file.")] = None,
 ) -> None:
-    """Join: make keys on this machine and pin the offer; later, pin the roster."""
+    """Join: make keys on this machine and pin the offer; later, pin the roster.
+
+    Example: `cslr federation join node --offer offer --name berlin --data letters.csv`
+    """
     from cslr.federation.parties.charter import Roster, fingerprint, read_model
     from cslr.runs.deployment.joining import pin_roster, read_offer, verify_agreement
     from cslr.runs.deployment.node_machine import join_machine
@@ -144,7 +150,10 @@ def join_command(
 
 @federation_app.command("serve")
 def serve_command(folder: _Folder) -> None:
-    """Run the SuperLink until Ctrl-C or `cslr federation down`."""
+    """Run the SuperLink until Ctrl-C or `cslr federation down`.
+
+    Example: `cslr federation serve hospitals`
+    """
     from cslr.federation.parties.charter import fingerprint
     from cslr.runs.deployment.server_machine import admit, serve
     from cslr.runs.deployment.serving import Served
@@ -160,7 +169,10 @@ def serve_command(folder: _Folder) -> None:
 def node_command(
     folder: Annotated[Path, typer.Argument(help="The node's own folder.")],
 ) -> None:
-    """Answer the server until Ctrl-C, with the cslr installed on this machine."""
+    """Answer the server until Ctrl-C, with the cslr installed on this machine.
+
+    Example: `cslr federation node node`
+    """
     from cslr.runs.deployment.node_machine import run_node
 
     _until_ended()
@@ -175,7 +187,10 @@ def run_federation_command(
         int | None, typer.Option(help="Begin when so many nodes are there; default: all.")
     ] = None,
 ) -> None:
-    """Learn every task that was not released yet, and send the result to the nodes."""
+    """Learn every task that was not released yet, and send the result to the nodes.
+
+    Example: `cslr federation run hospitals`
+    """
     from cslr.runs.deployment.server_machine import run_server
     from cslr.runs.deployment.serving import Served
 
@@ -190,7 +205,10 @@ def status_command(
     folder: _Folder,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """What is going on, and what was spent."""
+    """What is going on, and what was spent.
+
+    Example: `cslr federation status hospitals --json`
+    """
     path = folder / "status.json"
     if not path.is_file():
         raise ConfigError(f"{folder} has no run yet; start one with `cslr federation run {folder}`")
@@ -208,7 +226,10 @@ def status_command(
 
 @federation_app.command("down")
 def down_command(folder: _Folder) -> None:
-    """End the SuperLink that `cslr federation serve` runs for this folder."""
+    """End the SuperLink that `cslr federation serve` runs for this folder.
+
+    Example: `cslr federation down hospitals`
+    """
     path = folder / "server" / "serve.pid"
     if not path.is_file():
         typer.echo("nothing is running")
@@ -231,7 +252,10 @@ def try_command(
         Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
     ] = None,
 ) -> None:
-    """Do it all on this machine, each party a process of its own; nothing is left running."""
+    """Do it all on this machine, each party a process of its own; nothing is left running.
+
+    Example: `cslr federation try --nodes 5`
+    """
     from cslr.federation.flower.processes import free_port
     from cslr.runs.deployment.founding import Wanted, usual_colluders, usual_threshold
     from cslr.runs.deployment.source import source_of_stream

@@ -29,7 +29,7 @@ from cslr.protocol.resolution import Resolution, Units, resolve
 if TYPE_CHECKING:
     from cslr.protocol.targets import FamilyName
 
-__all__ = ["CapChoice", "Federated", "Outlook", "outlook_of"]
+__all__ = ["CapChoice", "Federated", "Outlook", "outlook_of", "usual_spread"]
 
 MOST: Final = 0.87
 """Share of the gap that was closed where noise hardly mattered."""
@@ -181,7 +181,7 @@ def _planned(federation: Federated, cap: int) -> Outlook:
         plan = calibrate(federation.budget, federation.tasks, federation.q, cap, schedule)
     units = Units(federation.units, federation.rows_per_unit, federation.clients_per_person)
     may_tie = federation.sub_modes == 1 and not rounds
-    spread = _spread(federation.dimension)
+    spread = usual_spread(federation.dimension)
     resolution = resolve(units, plan, federation.labels_per_task, spread, may_tie)
     speakers = federation.q * federation.units * min(cap, federation.spoken) / federation.tasks
     outlook = Outlook(federation, plan, resolution, rounds, speakers, 0.0, ())
@@ -212,7 +212,7 @@ def _signal(outlook: Outlook) -> float:
     return outlook.speakers * labels * weight / (noise * federation.sub_modes)
 
 
-def _spread(dimension: int) -> FloatArray:
+def usual_spread(dimension: int) -> FloatArray:
     """(r,) the usual public variances of directions."""
     known = np.array(_SPREAD)
     places = np.linspace(0, len(known) - 1, dimension)

@@ -2,7 +2,8 @@
 
 Against the roster σ = √cap / μ(ε, δ), and μ is a number for each position of the two sliders: it is
 computed here by ``calibrate`` and written into the page, so the page needs no accountant of its
-own. Everything else is arithmetic.
+own. The forecast of ``methods.outlook`` is arithmetic, which the page repeats with the same
+constants.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from cslr.config import ReplayConfig
 from cslr.files import write_atomic
-from cslr.privacy.forecast import forecast
-from cslr.privacy.plan import Budget, Plan, Unit, calibrate
+from cslr.methods import outlook
+from cslr.privacy.plan import Budget, Unit, calibrate
+from cslr.protocol import resolution
 from cslr.report.page import page, paragraph
 from cslr.report.planner_script import SCRIPT
 
@@ -28,6 +30,7 @@ _DELTAS: Final = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _COUNTS: Final = tuple(
     n * 10**power for power in range(1, 6) for n in (1, 2, 5)
 )  # 10, 20, 50, ... 500,000
+_DIRECTIONS: Final = outlook.Federated.dimension
 _UNITS: Final[tuple[Unit, ...]] = ("client", "person")
 
 
@@ -44,30 +47,47 @@ def planner_data() -> dict[str, Any]:
         "deltaNames": [f"{delta:g}" for delta in _DELTAS],
         "counts": _COUNTS,
         "sigmas": [[_sigma(epsilon, delta) for delta in _DELTAS] for epsilon in _EPSILONS],
-        "directions": ReplayConfig().directions,
+        "spread": outlook.usual_spread(_DIRECTIONS).tolist(),
+        "most": outlook.MOST,
+        "half": outlook.HALF,
+        "little": outlook.LITTLE,
+        "mostRows": resolution.MOST_ROWS,
+        "many": resolution.MANY,
+        "expected": resolution.EXPECTED,
+        "leastTied": resolution.LEAST_TIED,
+        "tiedNorm": resolution.TIED_NORM,
+        "rows": {unit: _federated(unit).rows_per_unit for unit in _UNITS},
         "advice": {unit: _advice(unit) for unit in _UNITS},
+        "released": {"tied": _released(777), "plain": _released(0)},
     }
 
 
 def _sigma(epsilon: float, delta: float) -> float:
     """σ of one release; that of a cap of k is √k times it."""
-    return _one(epsilon, delta).sigma or math.nan
+    return calibrate(Budget(epsilon, delta), releases=1).sigma or math.nan
 
 
-def _one(epsilon: float, delta: float, unit: Unit = "client") -> Plan:
-    return calibrate(Budget(epsilon, delta, unit=unit), releases=1)
+def _federated(unit: Unit) -> outlook.Federated:
+    """As ``cslr plan`` takes it to be where nothing else is given."""
+    rows = 1 if unit == "person" else 8
+    return outlook.Federated(Budget(1.0, unit=unit), 1000, 4, rows_per_unit=rows)
 
 
 def _advice(unit: Unit) -> list[tuple[float, str]]:
-    """(least ratio, advice) from good to bad; # stands for the number of units needed."""
-    plan = _one(1.0, 1e-5, unit)
+    """(least share, advice) from good to bad; # stands for the number in it."""
+    base = outlook.outlook_of(_federated(unit))
     found = []
-    for least in (3.0, 0.5, 0.1, 0.0):
-        dimension = 1_000_000
-        noise = (plan.sigma or math.nan) * math.sqrt(dimension)
-        said = forecast(plan, math.ceil(max(least, 0.01) * 1.01 * noise), dimension).advice
-        found.append((least, re.sub(r"About \d+ ", "About # ", said)))
+    for least in (outlook.PART, outlook.LITTLE, outlook.NOTHING, 0.0):
+        said = replace(base, share=least + 0.01).verdict()
+        found.append((least, re.sub(r"(about|About) [\d,]+ ", r"\1 # ", said)))
     return found
+
+
+def _released(tied: int) -> str:
+    """What is released about a task, in words; # stands for the directions of a tied matrix."""
+    base = outlook.outlook_of(_federated("person"))
+    said = replace(base, resolution=replace(base.resolution, tied=tied)).releases()
+    return said.replace("777", "#")
 
 
 def planner_page() -> str:
@@ -95,7 +115,9 @@ def planner_page() -> str:
         + f"{fields}</form>"
         + '<div role="status" aria-live="polite"><p class="verdict" id="advice"></p>'
         + '<dl class="numbers"><dt>Noise multiplier σ</dt><dd id="sigma"></dd>'
+        + '<dt>Forecast share of the gap</dt><dd id="share"></dd>'
         + '<dt>Signal to noise of a mode</dt><dd id="ratio"></dd>'
+        + '<dt>Units that speak about a task</dt><dd id="speakers"></dd>'
         + '<dt>Each release</dt><dd id="released"></dd></dl>'
         + '<p id="warning" class="bad"></p></div>'
         + '<h2>The same on the command line</h2><pre tabindex="0" id="command"></pre>'

@@ -22,6 +22,42 @@ function digits(x, n) {
   return String(Number(x.toPrecision(n)));
 }
 
+// To the nearest whole number, halves to the even one, as Python rounds.
+function rounded(x) {
+  const low = Math.floor(x), rest = x - low;
+  return rest === 0.5 ? low + low % 2 : Math.round(x);
+}
+
+// The outlook of a plan; see cslr.methods.outlook and cslr.protocol.resolution.
+function outlook(unit, count, sigma, tasks, cap, labels) {
+  const directions = DATA.spread.length, rows = DATA.rows[unit];
+  const ofLabels = Math.min(1, rows / labels);
+  const spoken = unit === "person" ? 1 : tasks;
+  const speakers = count * Math.min(cap, spoken) / tasks;
+  let full = Math.max(1, Math.min(rows, DATA.mostRows)), tied = 0;
+  if (full === DATA.mostRows || count * cap / tasks * ofLabels < DATA.many) {
+    full = DATA.mostRows;
+  } else {
+    const noise = sigma * DATA.tiedNorm * Math.sqrt(tasks / 2) / (count * cap);
+    tied = DATA.spread.filter((each) => DATA.expected * each >= noise).length;
+    if (tied < DATA.leastTied) tied = 0;
+  }
+  const weight = Math.min(rows, full) / full;
+  const signal = speakers * ofLabels * weight / (sigma * Math.sqrt(directions));
+  const share = DATA.most * signal / (signal + DATA.half);
+  const wanted = DATA.half * DATA.little / (DATA.most - DATA.little);
+  const needed = Math.ceil(count * wanted / Math.max(signal, 1e-12));
+  const ratio = rounded(speakers) / (sigma * Math.sqrt(directions * labels));
+  return {speakers, tied, share, needed, ratio};
+}
+
+function advice(unit, found) {
+  const [, text] = DATA.advice[unit].find(([least]) => found.share >= least);
+  const number = text.includes("% of the gap")
+    ? 5 * rounded(20 * found.share) : found.needed.toLocaleString("en");
+  return text.replace("#", number);
+}
+
 function show() {
   const unit = at("unit").value;
   const tasks = value("tasks"), labels = value("labels");
@@ -32,16 +68,15 @@ function show() {
   const epsilon = DATA.epsilons[value("epsilon")];
   const delta = DATA.deltas[value("delta")];
   const sigma = DATA.sigmas[value("epsilon")][value("delta")] * Math.sqrt(cap);
-  const size = DATA.directions * labels;
-  const ratio = count / (sigma * Math.sqrt(size));
-  const [, advice] = DATA.advice[unit].find(([least]) => ratio >= least);
-  const need = Math.ceil(0.5 * sigma * Math.sqrt(size));
-  at("advice").textContent = advice.replace("#", need);
-  at("advice").className = "verdict " + (ratio >= 0.5 ? "above" : "below");
+  const found = outlook(unit, count, sigma, tasks, cap, labels);
+  at("advice").textContent = advice(unit, found);
+  at("advice").className = "verdict " + (found.share >= DATA.little ? "above" : "below");
   at("sigma").textContent = digits(sigma, 4);
-  at("ratio").textContent = digits(ratio, 2);
-  at("released").textContent = labels + (labels === 1 ? " mean" : " means") + " in " +
-    DATA.directions + " directions, once for each of " + tasks + " tasks";
+  at("share").textContent = rounded(100 * found.share) + " %, give or take 15 points";
+  at("ratio").textContent = digits(found.ratio, 2);
+  at("speakers").textContent = rounded(found.speakers).toLocaleString("en");
+  at("released").textContent = found.tied
+    ? DATA.released.tied.replace("#", found.tied) : DATA.released.plain;
   at("warning").textContent = delta * count >= 1
     ? "δ is not below one over the number of units: choose a smaller one." : "";
   const shown = {count: count.toLocaleString("en"), epsilon: epsilon, tasks: tasks, cap: cap,
@@ -53,7 +88,7 @@ function show() {
   const units = unit === "person" ? "--unit person --people " + count : "--clients " + count;
   at("command").textContent = "cslr plan --epsilon " + epsilon + " --delta " +
     DATA.deltaNames[value("delta")] + " " + units + " --tasks " + tasks + " --cap " + cap +
-    " --modes " + labels;
+    " --labels " + labels;
 }
 document.querySelectorAll("input, select").forEach((each) => each.addEventListener("input", show));
 document.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
