@@ -63,9 +63,10 @@ def printed_json(*arguments: str) -> dict[str, float]:
 
 
 def beside(row: str, ours: Side, peer_name: str, peer: Side, target: float, times: int) -> Measured:
-    """Both sides in turn, after one call of each that does not count."""
-    ours()
-    peer()
+    """Both sides in turn; where they are repeated, after one call of each that does not count."""
+    if times > 1:
+        ours()
+        peer()
     own: list[float] = []
     others: list[float] = []
     for _ in range(times):
