@@ -47,7 +47,9 @@ _UNTESTED: Final = (APART, VOID)
 
 def first_page(found: Mapping[str, Sequence[Line]]) -> str:
     """Three lists, by table of the paper; a table may stand in several, with its counts."""
-    holds, fails, untested = [], [], []
+    holds: list[str] = []
+    fails: list[str] = []
+    untested: list[str] = []
     for label, lines in found.items():
         counts = Counter(line.verdict for line in lines)
         claim = f"{_CLAIMS.get(label, label)} ({label})"
