@@ -8,7 +8,7 @@ FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/tes
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results people limits reproduce reproduce-quick tables trust clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench browser docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ $(TRUST): $(READY)
 trust: $(TRUST) ## the evidence behind every promise, as a card; at most 15 minutes on two cores
 	@$(BIN)/python benchmarks/trust.py
 
+federation: $(READY) ## three nodes over TLS, one killed; the cost of a secure sum; at most 10 minutes
+	@$(BIN)/python -m pytest -n 0 -s -m "slow or not slow" tests/federation/parties tests/federation/flower tests/runs/deployment
+	@$(BIN)/python benchmarks/secure_sum.py
+
 lint: $(READY) ## style, types, layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
@@ -54,6 +58,9 @@ results: $(READY) ## measure the figures of docs/results.md; DATA=directory of t
 people: $(READY) ## measure the README's table: a person hidden, a client hidden; DATA=directory
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make people DATA=DIR"; exit 2; }
 	@$(BIN)/python benchmarks/people.py --data $(DATA)
+
+bench: $(READY) ## how fast the parts are, beside their peers (docs/speed.md); at most 20 minutes
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 
 limits: $(READY) ## what any reading of the releases could reach (docs/limits.md); DATA=directory
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make limits DATA=DIR"; exit 2; }
@@ -76,3 +83,13 @@ format: $(READY) ## let ruff arrange the code
 
 clean:         ## remove what make installed and built; runs stay
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+browser: $(READY) ## pages in a real browser; needs Debian's chromium, and npm for axe-core
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	@npm install --silent --no-save --prefix $(VENV)/axe axe-core
+	@CSLR_AXE=$(VENV)/axe/node_modules/axe-core/axe.min.js $(BIN)/python -m pytest -n 0 tests/report/test_browser.py
+
+docs: $(READY) ## the docs site in site/, built without network
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@$(BIN)/python docs/tools/reference.py
+	@$(BIN)/mkdocs build --quiet --strict

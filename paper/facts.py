@@ -72,10 +72,20 @@ def _promise(cells: Sequence[Cell]) -> str:
     shown = {"inf": "∞"}
     epsilons = [shown.get(key_of(e), key_of(e)) for e in sorted({each.epsilon for each in privacy})]
     return (
-        f"Unit: one client's whole contribution, user-level (ε, δ)-DP under zero-out adjacency. "
+        f"Unit: {_unit(cells)}, (ε, δ)-DP under zero-out adjacency. "
         f"Noise for ε = {_list(epsilons)}, δ = {_list(sorted({each.delta for each in privacy}))}, "
         f"against the {_list(sorted({each.adversary for each in privacy}))}; privacy simulated."
     )
+
+
+def _unit(cells: Sequence[Cell]) -> str:
+    """Whom ε hides: every row of a table, or as its rows say."""
+    units = sorted({cell.config.privacy.unit for cell in cells})
+    shown = {
+        "client": "one client's whole contribution (user-level)",
+        "person": "the rows of one person inside a client",
+    }
+    return " or ".join(shown[unit] for unit in units)
 
 
 def _ledgers(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:

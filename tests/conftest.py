@@ -36,10 +36,29 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch reads it when it is first
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
 
+LONGEST = ("cli", "trust", "runs", "research", "methods", "text")
+"""Folders whose tests begin, the longest first: short files at the end keep all workers busy."""
+
 TASKS = ((0, 1), (2, 3))
 SUB_TOPICS = 2
 WIDTH = 24  # d
 TOPICS = 2 * WIDTH  # at right angles or opposite; the first eight belong to labels, two each
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a file in one worker, so that its fixtures are made once."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return  # one process: in the order that was asked for
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(_folder(item), len(rank)))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 def unit(z: np.ndarray) -> np.ndarray:
@@ -288,7 +307,7 @@ def make_context(make_context_with, drawer):
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory) -> Path:
+def cache(request, tmp_path_factory) -> Path:
     """Embeddings of all tests and workers: found by content, written without a lock.
 
     ``CSLR_TEST_EMBEDDINGS`` names a directory that is kept from one session to the next.
@@ -298,7 +317,7 @@ def cache(tmp_path_factory) -> Path:
     shared = root.parent if worker else root
     place = Path(os.environ.get("CSLR_TEST_EMBEDDINGS") or shared / "embeddings")
     place.mkdir(exist_ok=True)
-    if worker:
+    if worker and any(_folder(item) == "cli" for item in request.session.items):
         _embed_streams(place, first=int(worker.removeprefix("gw")))
     return place
 

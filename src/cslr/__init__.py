@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from cslr.errors import CslrError
     from cslr.federation.simulation import Population, SimulatedCohort
     from cslr.privacy.accounting import Charge, epsilon_of
+    from cslr.privacy.forecast import forecast
     from cslr.privacy.grid import Grid, bound
     from cslr.privacy.ledger.book import Federation, Ledger
     from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
     from cslr.privacy.mechanism import release
-    from cslr.privacy.plan import Budget, Plan, calibrate, forecast
+    from cslr.privacy.plan import Budget, Plan, calibrate
     from cslr.privacy.secure_sum import plain_sum
     from cslr.privacy.values import Bounded, Released, Summed
     from cslr.protocol.agreement import Agreement
@@ -46,7 +47,8 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.privacy.ledger.keys": ("EphemeralKeys", "SeededKeys"),
     "cslr.privacy.ledger.book": ("Federation", "Ledger"),
     "cslr.privacy.mechanism": ("release",),
-    "cslr.privacy.plan": ("Budget", "Plan", "calibrate", "forecast"),
+    "cslr.privacy.forecast": ("forecast",),
+    "cslr.privacy.plan": ("Budget", "Plan", "calibrate"),
     "cslr.privacy.secure_sum": ("plain_sum",),
     "cslr.privacy.values": ("Bounded", "Released", "Summed"),
     "cslr.protocol.agreement": ("Agreement",),

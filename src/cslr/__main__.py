@@ -1,6 +1,6 @@
 """``python -m cslr`` is the program."""
 
-from cslr.cli.main import main
+from cslr.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,7 @@
-"""What a run is made of. What changes ε stands in ``[privacy]`` and nowhere else.
+"""The configuration of a run. Only the settings of ``[privacy]`` change ε.
 
-A configuration is a TOML file, flags over it, defaults under it; an unknown key is an error that
-names the known ones.
+Flags override the TOML file, which overrides the defaults; an unknown key is an error that lists
+the known ones.
 """
 
 from __future__ import annotations
@@ -58,64 +58,64 @@ class _Section(BaseModel):
 
 
 class StreamConfig(_Section):
-    """Which tasks arrive, and who holds them. All of it is public."""
+    """The tasks of a run and the clients that hold their rows. All of it is public."""
 
     name: str = "clinic"
     data: Path | None = None
-    """Directory of the data sets, or a file of one's own rows; embedded streams need none."""
+    """Directory of data sets, or a file of the user's own rows; embedded streams need none."""
     declaration: Path | None = None
-    """What may be known about one's own rows; None: the TOML beside them."""
+    """Public declaration of own rows; None: the TOML file next to them."""
     public: Path | None = None
-    """Public sentences to go with one's own rows; None: those the declaration names."""
+    """Public sentences for own rows; None: the file that the declaration names."""
     skip_bad_rows: bool = False
-    """Whether rows of one's own that are not as declared are left out, and not an error."""
+    """Skip own rows that violate the declaration instead of raising an error."""
     rows: Literal["subset", "all", "held-out"] = "subset"
     scenario: Literal["class", "domain", "task"] | None = None
     """What is known at test time; None: the stream's headline scenario."""
     clients: int | None = Field(None, ge=1)
-    """Registered clients N; None: the stream's own number."""
+    """Number of registered clients N; None: the stream's default."""
     alpha: float | None = Field(None, gt=0)
-    """Concentration of the Dirichlet partition; None: the stream's own."""
+    """Concentration of the Dirichlet partition; None: the stream's default."""
     min_rows: int = Field(2, ge=0)
-    """Fewest rows a simulated client may hold."""
+    """Minimum number of rows of a simulated client."""
     hostile: float = Field(0.0, ge=0, lt=1)
-    """Share of the simulated clients that do harm with contributions as long as is allowed."""
+    """Share of the simulated clients that send poisoned contributions of maximum norm."""
     attack: Literal["oppose", "mislead"] = "oppose"
-    """What they do: point against the honest sum, or answer with texts of another label."""
+    """Their attack: oppose the honest sum, or contribute texts of another label."""
 
 
 class PrivacyConfig(_Section):
-    """The privacy target. There is no noise multiplier here: it is computed."""
+    """The privacy target; the noise multiplier is computed from it."""
 
     epsilon: float = 8.0
-    """What this run may cost a client."""
+    """ε of this run."""
     budget: float | None = None
-    """What all runs on the same data may cost together, where privacy is enforced; None: ε."""
+    """Enforced privacy: ε of all runs on the same data together; None: ``epsilon``."""
     delta: float = 1e-5
     adversary: Literal["public", "roster"] = "roster"
     participation: float = 1.0
     """q: participation rate, the probability that a client participates in a release."""
     cap: int | None = Field(None, ge=1)
-    """The most tasks a client contributes to; None: all of them."""
+    """Maximum number of tasks that a client contributes to; None: all of them."""
     unit: Literal["client", "person"] = "client"
-    """Whose whole contribution ε hides: a client with all its rows, or one person inside it."""
+    """Unit of privacy: a client with all its rows, or one person inside it."""
     mode: Literal["simulated", "enforced"] = "simulated"
     federation: Path | None = None
-    """Directory of the ledger that all runs on the same data share, where privacy is enforced;
-    None: beside one's own rows. Other streams have no place of their own."""
+    """Enforced privacy: directory of the ledger that all runs on the same data share. None: next to
+    own rows; required for other streams."""
     evaluate: Evaluate | None = None
-    """What becomes of figures on test rows: exact ones, only shown or also stored, which no ε
-    covers; a noised count that is paid for; or none at all. None: shown where privacy is enforced,
-    stored in a simulation."""
+    """Scores on test rows: exact and only shown, or exact and stored, both not covered by ε;
+    private, a noisy count that is charged; or none. None: shown with enforced privacy, stored in
+    a simulation."""
 
     @property
     def evaluation(self) -> Evaluate:
-        """``evaluate``, or what it is by default."""
+        """``evaluate`` or its default."""
         return self.evaluate or ("shown" if self.mode == "enforced" else "stored")
 
     @model_serializer(mode="wrap")
     def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """With the rule that holds; a simulation that stores its figures says nothing of it."""
+        """With the default filled in; left out in simulations that store their scores."""
         plain: dict[str, Any] = {**usual(self), "evaluate": self.evaluation}
         if self.unit == "client":  # so that older configurations keep their names
             del plain["unit"]
@@ -146,23 +146,23 @@ class PrivacyConfig(_Section):
 
 
 class ReplayConfig(_Section):
-    """How a replay is described, matched and estimated. None of it changes ε."""
+    """How a replay is described, matched and estimated. These settings do not change ε."""
 
     prior: Literal["labels", "none"] = "labels"
     dimension: int | None = Field(None, ge=1)
-    """r: public directions a contribution is described in; None: 384, or 128 without a prior."""
+    """r: number of public directions of a contribution; None: 384, or 128 without a prior."""
     anchors: int = Field(100, ge=2)
-    """m: public sentences at which signatures are taken."""
+    """m: number of anchors at which signatures are computed."""
     sub_modes: int | None = Field(None, ge=1)
-    """J: modes per label, or per task where lists are pooled; None: the method's own choice."""
+    """J: modes per label, or per task if lists are pooled; None: the method's default."""
     list_size: int | None = Field(None, ge=1)
-    """L: candidates per client and label; None: the method's own choice, 1 if J = 1, else 2J."""
+    """L: candidates per client and label; None: the method's default, 1 if J = 1, else 2J."""
     matcher: str | None = None
-    """How candidates are named, by a name of ``MATCHERS``; None: the method's own, by signature.
+    """The matcher of candidates, a name in ``MATCHERS``; None: the method's default, signature.
     ``signature-synthetic`` and ``signature-random`` take signatures at draws from the distribution
     of the public sentences, or at random directions, instead of at the sentences."""
     release: Literal["sum", "list", "pooled", "select", "paper"] | None = None
-    """What leaves a client; None: the method's own choice, mostly ``sum``.
+    """What leaves a client; None: the method's default, mostly ``sum``.
 
     sum     its share of one sum of statistics, jointly clipped, per label
     list    before that, its noised list
@@ -172,11 +172,11 @@ class ReplayConfig(_Section):
             second moments: Algorithm 1 to the letter, with the constants of ``[paper]``
     """
     coordinates: Literal["projection", "mapped", "relative", "raw"] = "projection"
-    """What clients describe their texts in: the reference encoder's own coordinates, a map of
-    theirs to it, or similarities to the anchors. With several encoders one of the last two; raw, to
-    show what that does, takes any encoder's numbers for the reference's."""
+    """Coordinates of clients' texts: the reference encoder's, mapped to them from the client's
+    encoder, or similarities to the anchors (relative). Several encoders need one of the last two;
+    raw uses the coordinates of any encoder unchanged, to show the effect."""
     shared_sentences: int | None = Field(None, ge=20)
-    """Public sentences that maps between encoders are fitted on; None: all of them."""
+    """Number of public sentences that maps between encoders are fitted on; None: all."""
 
     @property
     def sends_lists(self) -> bool:
@@ -216,40 +216,40 @@ class ReplayConfig(_Section):
 
     @property
     def directions(self) -> int:
-        """r. Without a prior the data alone must outweigh the noise of every direction."""
+        """r; fewer without a prior, where the data alone must exceed the noise."""
         return self.dimension or (384 if self.prior == "labels" else 128)
 
 
 class HeadConfig(_Section):
-    """The two-layer head, what it is trained on and how long."""
+    """The two-layer head and its training."""
 
     kind: Literal["released", "federated", "dp-fedavg", "rounds"] | None = None
-    """Trained on the released replay alone; by clients on their data and the replay, without noise
-    (end-to-end ε = ∞) or with it; or a linear one by noisy gradient rounds, without any replay.
-    None: the method's own choice."""
+    """released: trained on the released replay only; federated: by clients on their rows and the
+    replay, without noise (end-to-end ε = ∞); dp-fedavg: the same with noise; rounds: a linear head
+    by noisy gradient rounds, without a replay. None: the method's default."""
     samples: int = Field(500, ge=1)
-    """n_r: replay samples of each label in a pass."""
+    """n_r: replay samples per label in a pass."""
     rounds: int | None = Field(None, ge=1)
-    """Rounds of federated training, or of gradients, in a task; None: the method's own choice."""
+    """Rounds of federated training, or gradient rounds, per task; None: the method's default."""
     replay_weight: float = Field(1.0, ge=0)
-    """λ: how much the replay counts beside a client's own rows."""
+    """λ: weight of the replay loss."""
     replay_loss: Literal["targets", "distillation", "contrastive"] = "distillation"
-    """What a federated head is held to on the replay: its targets, the answers of the head before
-    the task, or embeddings of one mode alike and of others apart."""
+    """Loss of a federated head on the replay: its targets, the outputs of the head before the task
+    (distillation), or a contrastive loss between modes."""
     clip: float | None = Field(None, gt=0)
-    """Norm of a unit's update or gradient of a head, where it is noised; None: the method's own."""
+    """Clipping norm of a unit's update or gradient, if noised; None: the method's default."""
 
 
 class UpgradeConfig(_Section):
-    """Another encoder from some task on: what was released before is carried over, or not."""
+    """A change of the reference encoder after some tasks."""
 
     encoder: str | None = None
-    """The reference encoder of the tasks before; None: there is no upgrade."""
+    """The reference encoder before the upgrade; None: there is no upgrade."""
     after: int = Field(0, ge=0)
-    """How many tasks were released under it."""
+    """Number of tasks released with it."""
     carry: Literal["mapped", "dropped", "raw"] = "mapped"
-    """Earlier releases are taken along by a public map; left behind; or, to show what that does,
-    read as if the new encoder had made them."""
+    """Earlier releases are mapped to the new encoder, dropped, or used unchanged (raw), to show the
+    effect."""
 
 
 class Config(_Section):
@@ -258,9 +258,9 @@ class Config(_Section):
     method: str = "cslr"
     seeds: tuple[int, ...] = (13,)
     encoder: str = "minilm"
-    """The reference encoder, of label texts, public sentences and, unless told else, clients."""
+    """The reference encoder of label texts, public sentences and, by default, clients."""
     encoders: tuple[str, ...] = ()
-    """The encoders that clients run, dealt out evenly; none: all of them run the reference."""
+    """The encoders of clients, assigned evenly; empty: all clients use the reference."""
     yardsticks: bool = True
     stream: StreamConfig = StreamConfig()
     privacy: PrivacyConfig = PrivacyConfig()
@@ -313,7 +313,7 @@ class Config(_Section):
         return self
 
     def digest(self) -> str:
-        """A name for this configuration; two runs with the same name compute the same thing."""
+        """A short name; configurations with the same name compute the same."""
         plain = self.model_dump(mode="json")
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 

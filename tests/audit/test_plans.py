@@ -18,7 +18,8 @@ def test_a_configuration_gives_the_plan_its_run_would_fix():
     config = Config(privacy=PrivacyConfig(epsilon=3.0, cap=2))
     completed, shape = shape_of_stream(config)
     audited = plan_of_config(completed, shape)
-    assert shape == Shape(tasks=4, labels=1, clients=shape.clients)
+    assert shape == Shape(tasks=4, labels=1, clients=shape.clients, people=shape.people)
+    assert shape.people > shape.clients
     assert audited.plan == calibrate(Budget(3.0), 4, cap=2)
     assert audited.clients == shape.clients
     assert audited.dimension == 384

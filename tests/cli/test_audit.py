@@ -30,13 +30,14 @@ def audit():
 def test_a_table_shows_each_bound_beside_the_claim(audit):
     done = audit(*SMALL, "--epsilon", "2")
     assert done.exit_code == 0
-    for words in ("mechanism", "white box", "black box", "ε = 2 at δ = 1e-05", "holds", "evidence"):
-        assert words in done.output
+    claim = "ε = 2 for a client at δ = 1e-05"
+    for words in ("mechanism", "white box", "black box", claim, "holds", "evidence"):
+        assert words in done.stdout
 
 
 def test_figures_are_written_where_they_are_wanted(audit, tmp_path):
     done = audit(*SMALL, "--json", "--out", str(tmp_path / "out"))
-    plain = json.loads(done.output)
+    plain = json.loads(done.stdout)
     assert json.loads((tmp_path / "out" / "audit.json").read_text()) == plain
     assert (tmp_path / "out" / "audit.png").read_bytes().startswith(b"\x89PNG")
     assert plain["holds"] is True
@@ -46,13 +47,13 @@ def test_figures_are_written_where_they_are_wanted(audit, tmp_path):
 
 
 def test_the_same_seed_says_the_same(audit):
-    first, again = (audit(*SMALL, "--json", "--seed", "5").output for _ in range(2))
+    first, again = (audit(*SMALL, "--json", "--seed", "5").stdout for _ in range(2))
     assert first == again
 
 
 @pytest.mark.parametrize(("what", "count"), [("mechanism", 1), ("pipeline", 2)])
 def test_one_attack_can_be_chosen(audit, what, count):
-    plain = json.loads(audit(*SMALL, "--json", "--what", what).output)
+    plain = json.loads(audit(*SMALL, "--json", "--what", what).stdout)
     assert [each["what"].split(",")[0] for each in plain["bounds"]] == [what] * count
 
 
@@ -61,15 +62,15 @@ def test_a_broken_promise_is_said_loudly(audit, monkeypatch):
     monkeypatch.setattr(mechanism, "noise_in_steps", lambda *a: real(*a) / 50)
     done = audit(*SMALL, "--what", "mechanism", "--runs", "200")
     assert done.exit_code == REFUTED == 3
-    assert "REFUTED" in done.output
-    assert "Do not release anything" in done.output
+    assert "REFUTED" in done.stdout
+    assert "Do not release anything" in done.stdout
 
 
 def test_the_plan_of_a_configuration_is_audited(audit, tmp_path):
     file = tmp_path / "run.toml"
     file.write_text("[privacy]\nepsilon = 3.0\ncap = 1\n[replay]\ndimension = 16\n")
     done = audit(str(file), "--runs", "5", "--canaries", "20", "--json")
-    plain = json.loads(done.output)
+    plain = json.loads(done.stdout)
     assert plain["name"] == "clinic"
     assert plain["plan"]["sigma"] == calibrate(Budget(3.0), 4, cap=1).sigma
     assert (plain["labels"], plain["dimension"]) == (1, 16)
@@ -87,7 +88,7 @@ def test_the_plan_of_a_ledger_is_audited(audit, tmp_path):
     fixed_ledger(tmp_path / "federation", plan)
     arguments = ("--runs", "5", "--canaries", "20", "--json")
     for place in (tmp_path / "federation", tmp_path / "federation" / "ledger.jsonl"):
-        plain = json.loads(audit("--ledger", str(place), *arguments).output)
+        plain = json.loads(audit("--ledger", str(place), *arguments).stdout)
         assert plain["plan"] == json.loads(json.dumps(plan.as_dict()))
         assert (plain["name"], plain["clients"], plain["labels"]) == ("ours", 6, 2)
 
@@ -96,7 +97,7 @@ def test_a_plan_of_several_releases_has_its_mechanism_audited(audit, tmp_path):
     plan = calibrate(Budget(4.0), 2, schedule=Schedule(replay=1, lists=1))
     fixed_ledger(tmp_path / "federation", plan)
     place = ("--ledger", str(tmp_path / "federation"))
-    plain = json.loads(audit(*place, "--runs", "5", "--json").output)
+    plain = json.loads(audit(*place, "--runs", "5", "--json").stdout)
     assert [each["what"] for each in plain["bounds"]] == ["mechanism"]
     refused = audit(*place, "--what", "pipeline")
     assert isinstance(refused.exception, ConfigError)
@@ -125,6 +126,6 @@ def test_a_mistake_is_told_by_name(audit, arguments, named):
 
 
 def test_help_teaches(audit):
-    text = audit("--help").output
+    text = audit("--help").stdout
     for words in ("canaries", "exit code 3", "No row is read", "cslr audit --epsilon 4"):
         assert words in text

@@ -472,7 +472,7 @@ def test_a_file_that_is_not_there_is_not_taken_for_the_demo(cslr):
 def test_a_file_of_another_kind_is_refused(cslr, shops):
     code, _, err = cslr("run", "--data", "public.txt")
     assert code == 2
-    assert ".csv, .jsonl, .conll" in err
+    assert ".csv, .tsv, .jsonl, .conll" in err
 
 
 def test_without_public_sentences_a_run_says_where_to_get_some(cslr, shops):
@@ -505,22 +505,51 @@ def test_bad_rows_are_named_with_their_lines_and_brackets(cslr, shops):
     assert not (shops / "shops.cslr-federation").exists()
 
 
+def test_public_rows_are_studied_in_simulation_if_asked(cslr, shops):
+    simulated = ("--privacy", "simulated", "--no-yardsticks")
+    edit(shops / "shops.cslr.toml", 'public = "public.txt"', "public = true")
+    anchors = ("--anchors", "public.txt")
+    before = files_of(shops)
+    result = run_of(cslr, *simulated, *anchors, "--run-dir", "study")
+    assert (result["privacy"], result["evaluate"]) == ("simulated", "stored")
+    assert result["aa"] is not None
+    assert result["verdict"].endswith("(simulated)") or "below zero-shot" in result["verdict"]
+    assert (shops / "study" / "seed-13" / "ledger.jsonl").exists()
+    assert {path for path in files_of(shops) if "study" not in path.parts} == set(before)
+    code, _, err = cslr(
+        *("run", "small.toml", "--data", "shops.csv", *simulated, *anchors),
+        *("--federation", "elsewhere"),
+    )
+    assert code == 2
+    assert "--federation and --evaluate shown or private are for enforced privacy" in err
+
+
+def test_public_rows_are_protected_unless_a_simulation_is_asked_for(cslr, shops):
+    edit(
+        shops / "shops.cslr.toml",
+        'public = "public.txt"',
+        'public_rows = true\npublic = "public.txt"',
+    )
+    result = run_of(cslr)
+    assert (result["privacy"], result["evaluate"]) == ("enforced", "shown")
+
+
 # data init, data check, data fetch
 
 
-def test_a_declaration_is_drafted_once(cslr, shops):
+def test_a_declaration_is_drafted(cslr, shops):
     (shops / "shops.cslr.toml").unlink()
     code, out, _ = cslr("data", "init", "shops.csv")
     assert code == 0
     assert "Wrote the draft shops.cslr.toml" in out
     assert "cslr data check shops.csv\n" in out
     assert "confirmed = false" in (shops / "shops.cslr.toml").read_text()
-    code, _, err = cslr("data", "init", "shops.csv")
-    assert code == 2
-    assert "shops.cslr.toml exists already" in err
+    code, out, err = cslr("data", "init", "shops.csv")
+    assert code == 0, err
+    assert "The earlier draft is kept as shops.cslr.toml~." in out
     code, out, _ = cslr("data", "init", "shops.csv", "--declaration", "other.toml")
     assert code == 0
-    assert "cslr run --data shops.csv --declaration other.toml" in out
+    assert "cslr data check shops.csv --declaration other.toml\n" in out
     code, out, _ = cslr("data", "check", "shops.csv", "--declaration", "other.toml")
     assert code == 2
     assert "to do: add a description of label 'praise'" in out
@@ -544,6 +573,7 @@ def test_a_check_says_whether_a_file_is_ready(cslr, shops):
     assert "do not publish it" in out
     assert "clients with rows: 3 of 5 registered" in out
     assert out.endswith("ready: yes\n")
+    assert err.endswith("next: cslr run --data shops.csv\n")
     edit(shops / "shops.csv", ",order,Saltmarsh,", ",[red]x[/red],Saltmarsh,")
     code, out, _ = cslr("data", "check", "shops.csv")
     assert code == 2
@@ -599,6 +629,6 @@ def test_the_example_runs_as_it_is_described(cslr, tmp_path):
     code, _, err = cslr("run", "small.toml", "--data", "libraries.csv")
     assert code == 2
     refusal = next(line for line in page.splitlines() if line.startswith("error:"))
-    assert err == refusal + "\n"
-    plan = re.findall(r"`cslr (plan [^`]+)` calls it weak", page)[0]
-    assert "Weak" in cslr(*plan.split())[1]
+    assert err.splitlines()[-1] == refusal
+    plan = re.findall(r"`cslr (plan [^`]+)` says \"Not useful\"", page)[0]
+    assert "Not useful" in cslr(*plan.split())[1]

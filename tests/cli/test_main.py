@@ -23,6 +23,7 @@ from cslr.config import load_config
 from cslr.data.streams import Label, load_stream
 from cslr.runs.directory import RunDirectory
 from cslr.runs.results import collect
+from tests.report.conftest import plain_result
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -141,7 +142,8 @@ def test_many_labels_are_shown_one_below_the_other(finished):
     )
     console = Console(width=80, file=io.StringIO())
     print_summary(result, console)
-    lines = console.file.getvalue().splitlines()
+    verdict, *lines = console.file.getvalue().splitlines()
+    assert "over zero-shot" in verdict  # in one line, however wide the terminal is
     assert max(len(line) for line in lines if not line.startswith("Files:")) <= 80
     for n, name in enumerate(names):
         assert any(name in line and f" {n}.0 " in line for line in lines)
@@ -443,9 +445,12 @@ def test_a_run_is_asked_from_the_command_line(finished, cslr, tmp_path, monkeypa
     answers = [json.loads(line) for line in out.splitlines()]
     assert [answer["text"] for answer in answers] == [
         "My skin itches.",
+        "",
         "I cannot sleep for worry.",
     ]
-    assert [answer["label"] for answer in answers] == ["skin", "mind"]
+    assert [answer.get("label") for answer in answers] == ["skin", None, "mind"]
+    _, out, _ = cslr("predict", str(finished), "texts.txt")
+    assert [line.split(" ")[0] for line in out.splitlines()] == ["skin", "", "mind"]
     lines = io.TextIOWrapper(io.BytesIO("Ein Ausschlag, Übelkeit\n".encode()))
     monkeypatch.setattr(sys, "stdin", lines)
     code, out, _ = cslr("predict", str(finished), "-")
@@ -494,3 +499,22 @@ def test_a_run_that_stopped_goes_on_under_another_encoder(cslr, tmp_path):
         code, _, err = cslr("upgrade", *arguments)
         assert code == 2
         assert words in " ".join(err.split())
+
+
+def test_a_run_writes_its_report_and_it_can_be_written_again_elsewhere(finished, cslr, tmp_path):
+    page = (finished / "report.html").read_text()
+    result = json.loads((finished / "result.json").read_text())
+    assert set(plain_result()) <= set(result)  # tests of reports are about what a run writes
+    assert result["verdict"] in page
+    for part in ("What is promised", "Score matrix", "Budget", "Map of the public space"):
+        assert part in page
+    assert "true rows, known in this simulation only" in page
+    moved = shutil.copytree(finished, tmp_path / "moved")
+    (moved / "report.html").unlink()
+    code, out, _ = cslr("report", "moved", "--json")
+    assert code == 0
+    assert json.loads(out)["file"] == "moved/report.html"
+    again = (moved / "report.html").read_text()
+    assert again.replace("Run moved", "Run clinic") == page
+    assert cslr("ledger", "moved")[0] == 0
+    assert cslr("predict", "moved", "--text", "My knee hurts.")[0] == 0

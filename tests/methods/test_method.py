@@ -22,11 +22,19 @@ from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Schedule, calibrate
 
 EPSILON = 4.0
-EACH = pytest.mark.parametrize("name", METHODS)
-PRIVATE = pytest.mark.parametrize(
-    "name", [name for name, method in METHODS.items() if method.reads == "privately"]
-)
-LEARNING = [name for name, method in METHODS.items() if method.reads != "nothing"]
+
+
+def methods_that(*reads: str) -> pytest.MarkDecorator:
+    """A case for each method that reads so; all cases of one run in one worker, on one course."""
+    names = [name for name, method in METHODS.items() if method.reads in reads]
+    groups = [pytest.mark.xdist_group(f"method {name}") for name in names]
+    cases = [pytest.param(name, marks=group) for name, group in zip(names, groups, strict=True)]
+    return pytest.mark.parametrize("name", cases)
+
+
+EACH = methods_that("privately", "openly", "nothing")
+PRIVATE = methods_that("privately")
+LEARNING = methods_that("privately", "openly")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +127,7 @@ def test_a_label_is_known_or_not_whatever_the_text(course, name):
         assert np.all(scores[~known] == -np.inf)
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@LEARNING
 def test_what_was_learnt_moves_the_scores(course, name):
     first, *_, last = course(name).scores
     assert not np.array_equal(first, last)
@@ -139,9 +147,9 @@ def test_every_family_is_answered(prepared, world, name, family):
 
 
 @EACH
-def test_all_methods_get_the_same_stream_and_budget(course, name):
-    mine, other = course(name).context, course("cslr").context
-    assert course(name).read == course("cslr").read
+def test_all_methods_get_the_same_stream_and_budget(course, prepared, name):
+    mine, other = course(name).context, prepared("cslr")
+    assert course(name).read == digest(other)
     assert mine.tasks == other.tasks
     assert mine.plan.cap == other.plan.cap
     assert mine.ledger.federation.budget.epsilon == epsilon_for(name)
@@ -161,7 +169,7 @@ def test_the_same_seed_gives_the_same_scores(course, name):
         np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@LEARNING
 def test_another_seed_gives_other_scores(course, name):
     assert not np.array_equal(course(name).scores[-1], course(name, seed=14).scores[-1])
 
@@ -227,7 +235,7 @@ def test_an_uncalibrated_plan_is_refused_before_anything_is_released(prepared, n
         assert context.ledger.charges == ()
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].reads == "openly"])
+@methods_that("openly")
 def test_no_finite_budget_admits_what_reads_openly(prepared, name):
     context = prepared(name, epsilon=100.0)
     with pytest.raises(BudgetExceeded, match="beyond its budget of 100"):

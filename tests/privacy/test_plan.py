@@ -11,7 +11,8 @@ import pytest
 from cslr.errors import ConfigError
 from cslr.privacy import plan as plan_module
 from cslr.privacy.accounting import epsilon_of, gaussian_epsilon
-from cslr.privacy.plan import Budget, Plan, calibrate, forecast, promise_warnings
+from cslr.privacy.forecast import forecast, promise_warnings
+from cslr.privacy.plan import Budget, Plan, calibrate
 
 EPSILONS = [0.1, 0.5, 1.0, 4.0, 8.0, 20.0]
 
@@ -181,7 +182,7 @@ def test_signal_to_noise_is_that_of_agreeing_clients():
 @pytest.mark.parametrize(
     ("clients", "advice"),
     [
-        (300, "Good"),
+        (300, "Strong signal"),
         (299, "Workable"),
         (50, "Workable"),
         (49, "Weak"),

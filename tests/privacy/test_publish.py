@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ def test_what_is_published_is_what_the_clients_made(opened, noised, monkeypatch)
     ledger = opened()
     released = publish(noised, CHARGE, ledger)
     assert released.value.tolist() == GRID.decode(noised.total(_SEAL)).tolist()
-    assert ledger.charges == (CHARGE,)
+    assert ledger.charges == (replace(CHARGE, noise="clients", carried=2.5),)
+    assert ledger.carried("task 0") == 2.5
     settle(released, "task 0", ledger)
     assert recall(released.value, "task 0", ledger).value.tolist() == released.value.tolist()
 
@@ -85,7 +87,7 @@ def test_a_noised_sum_cannot_be_read_by_accident(noised):
 def test_a_client_pays_before_it_has_a_noise_key_and_again_for_every_retry(opened, summed):
     ledger = opened()
     first = charge_share(summed, CHARGE, ledger)
-    assert ledger.charges == (CHARGE,)
+    assert ledger.charges == (replace(CHARGE, noise="clients"),)
     second = charge_share(summed, CHARGE, ledger)
     assert len(ledger.charges) == 2
     assert len({first, second}) == 2

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from cslr.protocol.agreement import simulated_clients
-from cslr.protocol.public_space import _local_topics, build_space, declare_modes, known_directions
+from cslr.protocol.public_space import (
+    _local_topics,
+    _share_of_texts,
+    build_space,
+    declare_modes,
+    known_directions,
+)
 from cslr.protocol.round import statistics_of
 from cslr.seeding import Seeds
 
@@ -299,3 +305,16 @@ def test_a_mode_may_be_selected_from_the_candidates_of_all_topics_of_its_label(w
     for label in range(4):
         both = np.concatenate(alone.candidates[2 * label : 2 * label + 2])
         np.testing.assert_array_equal(offered[label], both)
+
+
+def test_sentences_count_as_far_as_they_are_clearly_about_labels():
+    """Two clusters of sentences and texts in them, beside texts that no sentence is near."""
+    rng = np.random.default_rng(0)
+    axes = np.eye(6)
+    near = axes[rng.integers(0, 2, 400)] + 0.1 * rng.standard_normal((400, 6))
+    groups = np.stack([np.flatnonzero(near[:, k] > 0.5)[:20] for k in (0, 1)])
+    clear = _share_of_texts(near, axes[:2], groups)
+    vague = _share_of_texts(near, axes[4:], np.stack([np.arange(20), np.arange(20, 40)]))
+    assert 0 < clear < 0.3
+    assert 0.9 < vague <= 1.0
+    assert _share_of_texts(near, axes[:1], groups[:1]) == 0.5

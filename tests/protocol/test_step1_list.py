@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cslr.numerics.gaussian import moments
-from cslr.numerics.mixture import Mixture
-from cslr.protocol.step1_list import ListLearner, clip_embeddings, learn_lists, steadied
+from cslr.numerics.mixture import Mixture, fit, one_component
+from cslr.protocol.step1_list import (
+    ListLearner,
+    clip_embeddings,
+    group_lists,
+    learn_lists,
+    steadied,
+)
+from cslr.seeding import Seeds
 
 SPECTRUM = np.linspace(2.0, 0.5, 5)
 
@@ -149,3 +158,80 @@ def test_a_variance_with_little_support_is_the_public_one():
 def test_a_learner_needs_at_least_one_of_everything(setting):
     with pytest.raises(ValueError, match="at least 1"):
         ListLearner(**{setting: 0})
+
+
+# -- work and identity: rows are gathered, streams opened where they are used ----------------------
+
+
+def asked(world, size: int, matcher: str = "signature"):
+    """A request about all labels at once, and examples of every client."""
+    request = world.agreement().request(0, (0, 1, 2, 3))
+    learner = ListLearner(size=size)
+    return replace(request, learner=learner, matcher=matcher), world.examples(0)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_groups_lists_are_those_of_its_rows_among_all_others(world, size):
+    """The rows of other labels are left out, and what a client says stays the same."""
+    request, examples = asked(world, size)
+    x = request.space.into(clip_embeddings(examples.z))
+    for _, group in group_lists(examples, request):
+        mine = examples.mask & np.isin(examples.labels, group.group)
+        streams = [
+            Seeds(request.seed).at("task", 0, "label", group.group[0], "client", client)
+            for client in examples.clients
+        ]
+        whole = learn_lists(x, mine, request.space.spread, request.learner, streams)
+        np.testing.assert_array_equal(group.counts, mine.sum(axis=1))
+        np.testing.assert_allclose(group.lists.weights, whole.weights, atol=1e-12)
+        real = whole.weights > 0
+        for name in ("mean", "covariance"):
+            ours, theirs = (getattr(each.gaussians, name) for each in (group.lists, whole))
+            np.testing.assert_allclose(ours[real], theirs[real], rtol=1e-9, atol=1e-12)
+
+
+def test_all_groups_together_look_at_every_row_about_once(world):
+    """Counted, not timed: padded rows of all groups, beside those there are."""
+    request, examples = asked(world, 1)
+    looked_at = sum(group.mine.size for _, group in group_lists(examples, request))
+    assert looked_at <= 2 * examples.mask.size  # of four groups; padding is what is beyond one
+
+
+@pytest.mark.parametrize(("size", "opened"), [(1, 0), (2, 24)])
+def test_streams_are_opened_only_where_lists_begin_at_random(world, size, opened, monkeypatch):
+    """Twelve clients have rows of two labels each."""
+    request, examples = asked(world, size)
+    opening, count = Seeds.at, []
+
+    def counted(seeds, *path):
+        count.append(path)
+        return opening(seeds, *path)
+
+    monkeypatch.setattr(Seeds, "at", counted)
+    list(group_lists(examples, request))
+    assert len(count) == opened
+
+
+def test_one_candidate_is_what_em_finds():
+    x, mask, _ = coordinates_of_clients()
+    direct = one_component(x, mask, 1e-6)
+    found = fit(x, mask, np.zeros((1, len(x), 1, x.shape[-1])), 1, 1e-6)
+    np.testing.assert_array_equal(direct.weights, found.weights)
+    np.testing.assert_allclose(direct.gaussians.mean, found.gaussians.mean, atol=1e-15)
+    np.testing.assert_allclose(direct.gaussians.covariance, found.gaussians.covariance, atol=1e-15)
+
+
+def coordinates_of_clients() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    counts = np.array([0, 1, 2, 7])
+    mask = np.arange(7) < counts[:, None]
+    return rng.standard_normal((4, 7, 5)), mask, counts
+
+
+def test_how_far_a_client_is_padded_does_not_matter_bit_for_bit():
+    x, mask, _ = coordinates_of_clients()
+    longer = np.concatenate([x, np.full((4, 9, 5), 7.0)], axis=1)
+    more = np.concatenate([mask, np.zeros((4, 9), dtype=bool)], axis=1)
+    one, two = one_component(x, mask, 1e-6), one_component(longer, more, 1e-6)
+    np.testing.assert_array_equal(one.gaussians.mean, two.gaussians.mean)
+    np.testing.assert_array_equal(one.gaussians.covariance, two.gaussians.covariance)

@@ -202,6 +202,18 @@ def test_a_directory_is_identified_by_its_contents_not_its_place(tmp_path: Path)
     assert load_encoder(str(tmp_path / "two")).id != one.id
 
 
+def test_weights_are_read_again_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "_LARGE", 0)
+    weights = model_directory(tmp_path / "model") / "model.safetensors"
+    before = models.model_id(tmp_path / "model")
+    assert models.model_id(tmp_path / "model") == before
+    weights.write_bytes(weights.read_bytes()[::-1])
+    os.utime(weights, ns=(1, 1))
+    assert models.model_id(tmp_path / "model") != before
+
+
 def test_the_dimension_is_read_without_loading_the_model(tmp_path: Path) -> None:
     assert load_encoder(str(model_directory(tmp_path / "model"))).dimension == 7
 

@@ -25,6 +25,8 @@ TASKS: dict[str, tuple[int, int | None]] = {  # tasks and cap of streams that ne
     "ag-news-pairs": (2, None),
     "ag-news-pairs-small": (2, None),
     "amazon": (5, None),
+    "amazon-products": (5, None),
+    "multiwoz-services": (7, None),
     "ner": (6, 1),
     "multiwoz": (7, None),
     "ontonotes": (6, 1),

@@ -14,11 +14,13 @@ from typing import Any, Final, Literal
 from cslr.api.array_likes import TextsOrVectors
 from cslr.api.declared import LabelTexts, TaskLabels
 from cslr.api.model import Model, load
+from cslr.api.persons import DeclaredPeople
 from cslr.api.streamed import Arguments, encoder_name, streamed, warn_of_few
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import PRIVATE_FOLDER, make_directory
-from cslr.privacy.plan import promise_warnings
+from cslr.privacy.forecast import promise_warnings
+from cslr.privacy.plan import Unit
 from cslr.protocol.targets import FamilyName
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -40,6 +42,11 @@ def learn(
     tasks: Any = None,
     task_labels: TaskLabels | None = None,
     registered: int | None = None,
+    unit: Unit = "client",
+    people: Any = None,
+    registered_people: int | None = None,
+    clients_per_person: int = 1,
+    rows_per_person: int = 1,
     family: FamilyName = "classification",
     epsilon: float = 8.0,
     delta: float = 1e-5,
@@ -60,8 +67,9 @@ def learn(
 
     X: n texts, or embeddings (n, d); these are scaled to unit norm row by row.
     y: (n,) label names; with ``family="intents"`` a list of names a row, the main one first.
-    clients: (n,) who holds each row. A client is what privacy protects.
+    clients: (n,) who holds each row.
     tasks: (n,) the task each row belongs to; None: there is one task.
+    people: (n,) whom each row is about, with ``unit="person"``.
 
     Declarations (public):
 
@@ -71,13 +79,19 @@ def learn(
     task_labels: task -> its labels, in the order in which tasks are learnt; or a list of tasks
         that all have all labels.
     registered: N, all clients that may contribute.
+    unit: what privacy protects: a ``"client"`` with all its rows, or one ``"person"`` inside it.
+        With people, ``registered_people`` is the number of all that may contribute,
+        ``clients_per_person`` the most clients that hold rows of one, ``rows_per_person`` the rows
+        that one is expected to have of a task. A person contributes to one task unless ``cap`` says
+        otherwise.
 
-    With ``simulate=True`` the last two may be left out and are taken from the rows.
+    With ``simulate=True`` task_labels and the registered numbers may be left out and are taken from
+    the rows.
 
     The promise: ``epsilon`` at ``delta`` for everything that is released, against an adversary who
     knows who takes part (``"roster"``) or does not (``"public"``). budget: what all calls with the
     same ledger may cost together; None: ``epsilon``, so that a second call is refused. cap: the
-    most tasks a client contributes to; a smaller one needs less noise.
+    most tasks a unit contributes to; a smaller one needs less noise.
 
     ledger: the directory where spending is written down before anything is released. One data set
     has one ledger: it is up to the caller to name the same one for the same rows. What was learnt
@@ -111,9 +125,10 @@ def learn(
     4.0
     """
     _check_privacy(ledger, simulate, epsilon)
-    given = Arguments(
-        X, y, clients, tasks, label_texts, public, task_labels, registered, family, name, simulate
-    )
+    declared = DeclaredPeople(unit, registered_people, clients_per_person, rows_per_person)
+    declared.check(people)
+    rows = (X, y, clients, tasks, label_texts, public, task_labels, registered, family, name)
+    given = Arguments(*rows, simulate, people, declared)
     chosen = encoder_name(X, encoder)
     privacy = {
         "privacy.epsilon": epsilon,
@@ -121,6 +136,7 @@ def learn(
         "privacy.adversary": adversary,
         "privacy.budget": budget,
         "privacy.cap": cap,
+        "privacy.unit": unit,
         "privacy.mode": "simulated" if simulate else "enforced",
         "privacy.federation": None if ledger is None else Path(ledger),
         "privacy.evaluate": "none",
@@ -130,7 +146,9 @@ def learn(
     config = load_config(None, {**others, **_checked(settings or {}), **privacy})
     embedded = streamed(given, chosen)
     warn_of_few(embedded.public, config.replay.directions)
-    for weak in promise_warnings(epsilon, delta, embedded.stream.clients):
+    stream = embedded.stream
+    count = stream.clients if unit == "client" else stream.registered_people
+    for weak in promise_warnings(epsilon, delta, count, unit):
         warnings.warn(weak, stacklevel=2)
     return _learnt(config, embedded, None if run_dir is None else Path(run_dir))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,6 +19,7 @@ from cslr.api.declared import (
     declared_tasks,
     registered_clients,
 )
+from cslr.api.persons import DeclaredPeople, people_of_rows
 from cslr.arrays import FloatArray, IntArray
 from cslr.data.own import few_public, overlapping
 from cslr.data.own.load import client_address
@@ -51,6 +52,8 @@ class Arguments:
     family: FamilyName
     name: str
     simulate: bool
+    people: Any = None  # private
+    declared: DeclaredPeople = field(default_factory=DeclaredPeople)
 
 
 def encoder_name(X: TextsOrVectors, encoder: str | None) -> str:
@@ -129,7 +132,24 @@ def _stream(
         partition="given",
         client_ids=np.array([client_address(name) for name in holders], dtype=np.int64),
     )
-    return stream, rows, public, labels
+    return _with_people(stream, clients, given), rows, public, labels
+
+
+def _with_people(stream: Stream, clients: Sequence[str], given: Arguments) -> Stream:
+    """The stream whose rows are about people, where these are the units."""
+    if given.declared.unit == "client":
+        return stream
+    people = people_of_rows(given.people, clients, given.declared, given.simulate)
+    return replace(
+        stream,
+        train=replace(stream.train, people=people.units),
+        people=people.registered,
+        rows_per_person=given.declared.rows_per_person,
+        clients_per_person=given.declared.clients_per_person,
+        person_ids=people.ids,
+        unit="person",
+        person="person",
+    )
 
 
 def _public(public: tuple[str, ...] | FloatArray) -> tuple[str, ...] | FloatArray:

@@ -1,7 +1,9 @@
-"""Canaries: artificial clients among the honest ones whose presence the auditor guesses.
+"""Canaries: artificial units among the honest ones whose presence the auditor guesses.
 
-Each is included or not by a secret fair coin. Included canaries send the worst allowed vector: its
-norm is the clip, in a direction of its own, in as many tasks as a client may contribute to.
+A canary is what the plan hides: a client, or a person inside one. Each is included or not by a
+secret fair coin. Included canaries send the worst allowed vector: its norm is the clip, in a
+direction of its own, in as many tasks as a unit may contribute to. A person whom k clients hold
+sends it from each of them, clipped to 1/k of the bound there.
 """
 
 from __future__ import annotations
@@ -105,15 +107,16 @@ def surest(scores: FloatArray, guesses: int, included: BoolArray) -> int:
 
 @dataclass(frozen=True, eq=False)
 class CohortWithCanaries:
-    """The clients of a round and the canaries among them; the server cannot tell."""
+    """The units of a round and the canaries among them; the server cannot tell."""
 
     cohort: SimulatedCohort
     vectors: FloatArray  # (b, D)
     grid: Grid
 
     def total(self, ask: Ask[Any]) -> Summed:
-        """The sum over all of them; canaries clip as every client does."""
-        return plain_sum([*self.cohort.answers(ask), bound(self.vectors, self.grid)])
+        """The sum over all of them; canaries clip as every unit does, in each of its clients."""
+        sent = np.repeat(self.vectors, self.grid.share, axis=0)
+        return plain_sum([*self.cohort.answers(ask), bound(sent, self.grid)])
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
         """Canaries send no lists: only rounds that ask for a sum are audited."""

@@ -110,7 +110,7 @@ def _released(
 ) -> tuple[Session, list[FloatArray]]:
     """All rounds with the canaries that are in, and (D_t,) what was to be expected of each sum."""
     plan, tasks = context.plan, len(context.tasks)
-    grid = Grid(agreement.bounds[0])
+    grid = Grid(agreement.bounds[0], share=agreement.clients_per_person)
     context.ledger.fix_plan(plan, agreement.public_facts())
     session = Session(agreement, plan, context.ledger, context.keep)
     expected: list[FloatArray] = []

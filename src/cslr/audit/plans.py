@@ -26,6 +26,9 @@ class Shape:
     """Labels of a task."""
     clients: int
     cap: int | None = None
+    people: int | None = None
+    """Registered people, where these can be the units."""
+    clients_per_person: int = 1
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,10 @@ class Audited:
     name: str
     plan: Plan
     clients: int
+    """Registered units: clients, or the people inside them where the plan hides a person."""
     labels: int
     dimension: int
+    clients_per_person: int = 1
 
     @property
     def one_sum(self) -> bool:
@@ -53,9 +58,11 @@ def plan_of_config(settled: SettledConfig, shape: Shape) -> Audited:
             "--method cslr"
         )
     plan = plan_of(settled, shape.tasks, shape.cap)
-    clients = config.stream.clients or shape.clients
-    directions = config.replay.directions
-    return Audited(config.stream.name, plan, clients, shape.labels, directions)
+    units = config.stream.clients or shape.clients
+    if config.privacy.unit == "person":
+        units = shape.people or units
+    directions, shared = config.replay.directions, shape.clients_per_person
+    return Audited(config.stream.name, plan, units, shape.labels, directions, shared)
 
 
 def shape_of_stream(config: Config) -> tuple[SettledConfig, Shape]:
@@ -67,10 +74,12 @@ def shape_of_stream(config: Config) -> tuple[SettledConfig, Shape]:
     wanted, declared = settled.config.stream, settled.declaration
     if declared is not None:
         most = max(len(task.labels or declared.labels) for task in declared.tasks)
-        return settled, Shape(len(declared.tasks), most, declared.clients)
+        numbers = (declared.clients, None, declared.people, declared.clients_per_person)
+        return settled, Shape(len(declared.tasks), most, *numbers)
     stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
     most = max(len(task.labels) for task in stream.tasks)
-    return settled, Shape(len(stream.tasks), most, stream.clients, stream.cap)
+    people = stream.registered_people
+    return settled, Shape(len(stream.tasks), most, stream.clients, stream.cap, people)
 
 
 def plan_of_ledger(path: Path) -> Audited:
@@ -101,5 +110,6 @@ def _audited(name: str, body: dict[str, Any], path: Path) -> Audited:
         raise LedgerCorrupted(f"{path}: the plan cannot be read: {error}") from None
     # Methods without a replay write no such numbers; the mechanism is audited without them.
     modes = int(public.get("modes", plan.releases))
-    clients, dimension = int(public.get("clients", 20)), int(public.get("dimension", 128))
-    return Audited(name, plan, clients, max(1, modes // plan.releases), dimension)
+    units, dimension = int(public.get("clients", 20)), int(public.get("dimension", 128))
+    shared = int(public.get("clients_per_person", 1))
+    return Audited(name, plan, units, max(1, modes // plan.releases), dimension, shared)

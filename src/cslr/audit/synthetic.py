@@ -18,6 +18,7 @@ from cslr.methods.method import MethodContext
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.plan import Budget, Plan
+from cslr.protocol.resolution import Units
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
@@ -44,9 +45,17 @@ class Memory:
 
 
 def synthetic_context(
-    plan: Plan, clients: int, labels: int, dimension: int, seeds: Seeds
+    plan: Plan,
+    clients: int,
+    labels: int,
+    dimension: int,
+    seeds: Seeds,
+    clients_per_person: int = 1,
 ) -> MethodContext:
-    """A class-incremental stream with ``labels`` labels a task, as the plan would be run on it."""
+    """A class-incremental stream with ``labels`` labels a task, as the plan would be run on it.
+
+    clients: registered units of the plan: people, if these are what it hides.
+    """
     tasks, total = plan.releases, plan.releases * labels
     rng = seeds.at("synthetic")
     centres = _unit(rng.standard_normal((TOPICS + total, dimension)))
@@ -66,7 +75,13 @@ def synthetic_context(
         seeds=seeds,
         test_shares=np.zeros((tasks, total)),
         keep=Memory(),
+        units=_units(plan, clients, clients_per_person),
     )
+
+
+def _units(plan: Plan, count: int, clients_per_person: int) -> Units:
+    """As a run would declare them: people are small, nothing is known of clients."""
+    return Units(count, ROWS, clients_per_person) if plan.budget.unit == "person" else Units(count)
 
 
 def _population(
@@ -83,7 +98,8 @@ def _population(
 
 def _ledger(plan: Plan, seeds: Seeds) -> Ledger:
     """Its budget is the plan's ε against the roster, which is what is audited."""
-    budget = Budget(plan.epsilon("roster") * (1 + 1e-9), plan.budget.delta)
+    epsilon = plan.epsilon("roster") * (1 + 1e-9)
+    budget = Budget(epsilon, plan.budget.delta, unit=plan.budget.unit)
     return Ledger.in_memory(Federation("audit", budget, "simulated"), SeededKeys(seeds))
 
 

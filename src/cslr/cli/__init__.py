@@ -1,1 +1,1 @@
-"""The program: one file per verb, all of them thin; ``show`` prints."""
+"""The command line: one thin file per command; ``show`` prints."""

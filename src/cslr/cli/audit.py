@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -11,7 +12,6 @@ import typer
 from rich.console import Console
 
 from cslr.cli.show.progress import steps
-from cslr.config import load_config
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ def audit_command(
     epsilon: Annotated[_Share, _plan(r"ε of the plan. \[4]")] = None,
     delta: Annotated[_Share, _plan(r"δ. \[1e-5]")] = None,
     adversary: Annotated[_Text, _plan("Adversary that ε holds against: roster or public.")] = None,
+    unit: Annotated[_Text, _plan(r"Unit of privacy: client or person. \[client]")] = None,
     clients: Annotated[_Number, _plan(r"Honest clients besides the canaries. \[20]")] = None,
+    people: Annotated[
+        _Number, _plan("Honest people besides the canaries, with --unit person.")
+    ] = None,
     tasks: Annotated[_Number, _plan(r"Tasks; each is one release. \[4]")] = None,
     labels: Annotated[_Number, _plan(r"Labels per task. \[4]")] = None,
     cap: Annotated[
@@ -74,7 +78,8 @@ def audit_command(
 
     Mechanism: thousands of runs with and without one client whose vector is at the clip; the lower
     bound should come close to the claimed ε. Pipeline: one run of the whole protocol with canaries
-    (artificial clients, each included or not by a coin); the lower bound is smaller.
+    (artificial clients, or people where the plan hides a person, each included or not by a coin);
+    the lower bound is smaller.
 
     A lower bound above the claimed ε means that the guarantee is violated: exit code 3.
 
@@ -89,6 +94,7 @@ def audit_command(
         raise ConfigError(f"--what must be one of {', '.join(_WHAT)}, not {attacks!r}")
     _check(runs, canaries, confidence)
     given: dict[str, Any] = {
+        "privacy.unit": unit,
         "privacy.epsilon": epsilon,
         "privacy.delta": delta,
         "privacy.adversary": adversary,
@@ -98,9 +104,13 @@ def audit_command(
         "replay.dimension": dimension,
     }
     given = {name: value for name, value in given.items() if value is not None}
+    if people is not None and unit != "person":
+        raise ConfigError("--people goes with --unit person; add it, or remove --people")
     audited = _audited(config, ledger, given, tasks, labels)
-    with steps(Console(stderr=True)) as told:
-        bounds = _attacked(audited, attacks, runs, canaries, confidence, seed, told)
+    if people is not None:
+        audited = replace(audited, clients=people)
+    with steps(Console(stderr=True)) as on_step:
+        bounds = _attacked(audited, attacks, runs, canaries, confidence, seed, on_step)
     _report(audited, bounds, seed, out, as_json)
     if not all(bound.holds for bound in bounds):
         raise typer.Exit(REFUTED)
@@ -123,9 +133,8 @@ def _audited(
     labels: int | None,
 ) -> Audited:
     """The plan from flags, a configuration or a ledger."""
-    from dataclasses import replace
-
     from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
+    from cslr.config import load_config
     from cslr.runs.directory import ledgers_of
     from cslr.runs.settled import SettledConfig
 
@@ -160,7 +169,7 @@ def _attacked(
     canaries: int | None,
     confidence: float | None,
     seed: int,
-    told: _Told,
+    on_step: _Told,
 ) -> list[Bound]:
     from cslr.audit import one_run, synthetic_context, two_worlds
     from cslr.seeding import Seeds
@@ -174,14 +183,16 @@ def _attacked(
         )
     if what != "mechanism" and audited.one_sum:
         numbers = (audited.clients, audited.labels, audited.dimension)
-        context = synthetic_context(audited.plan, *numbers, seeds.under("pipeline"))
-        found = one_run(context, canaries, told=told, **more)
-        bounds += [found.white, found.black]
+        context = synthetic_context(
+            audited.plan, *numbers, seeds.under("pipeline"), audited.clients_per_person
+        )
+        outcome = one_run(context, canaries, told=on_step, **more)
+        bounds += [outcome.white, outcome.black]
     if what != "pipeline":
         worlds = seeds.under("mechanism")
 
         def counted(done: int, total: int) -> None:
-            told("runs of both worlds", done, total)
+            on_step("runs of both worlds", done, total)
 
         bounds.insert(0, two_worlds(audited.plan, runs, worlds, told=counted, **more))
     return bounds

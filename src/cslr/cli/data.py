@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +20,12 @@ data_app = typer.Typer(
 
 _Rows = Annotated[
     Path,
-    typer.Argument(metavar="FILE", help="Rows: .csv, .jsonl, .conll (each also .gz) or .parquet."),
+    typer.Argument(metavar="FILE", help="Rows: .csv, .tsv, .jsonl, .conll (also .gz) or .parquet."),
 ]
+
+
+def _column(role: str) -> Any:
+    return typer.Option(metavar="COLUMN", help=f"The column of the {role}, instead of a guess.")
 
 
 @data_app.command("init")
@@ -29,22 +34,43 @@ def init_command(
     declaration: Annotated[
         Path | None, typer.Option(help="Path to write. \\[FILE's name with .cslr.toml]")
     ] = None,
+    text: Annotated[str | None, _column("text")] = None,
+    label: Annotated[str | None, _column("label")] = None,
+    client: Annotated[str | None, _column("client")] = None,
+    task: Annotated[str | None, _column("task")] = None,
+    person: Annotated[str | None, _column("person")] = None,
+    split: Annotated[str | None, _column("split")] = None,
 ) -> None:
     """Draft the declaration of a file: the public facts about its rows.
 
-    FILE contains rows: .csv, .jsonl, .conll (each also with .gz) or .parquet. Everything in a draft
-    is a guess and marked as one; a run refuses the draft until you confirm it.
+    FILE contains rows: .csv, .tsv, .jsonl, .conll (each also with .gz) or .parquet. Columns are
+    guessed by their names and cells; a wrong guess is corrected by a flag. Everything in a draft is
+    a guess and marked as one; a run refuses the draft until you confirm it. The command can be
+    repeated as long as the draft is not confirmed.
 
     Example: `cslr data init reviews.csv`
+
+    Example: `cslr data init reviews.tsv --text body --client shop_id`
     """
     from cslr.cli.data_files import init_file
 
-    path = init_file(file, declaration)
-    named = f" --declaration {path}" if declaration else ""
+    named = {
+        "text": text,
+        "label": label,
+        "client": client,
+        "task": task,
+        "split": split,
+        "person": person,
+    }
+    given = {role: column for role, column in named.items() if column is not None}
+    drafted = init_file(file, declaration, given)
+    for line in drafted.lines(file):
+        typer.echo(line)
+    where = f" --declaration {shlex.quote(str(drafted.path))}" if declaration else ""
     typer.echo(
-        f"Wrote the draft {path}. Everything in it becomes public: check and correct the "
-        "guesses, describe every label, and set confirmed = true. Then:\n  cslr data check "
-        f"{file}{named}\n  cslr run --data {file}{named}"
+        f"Wrote the draft {drafted.path}. Everything in it becomes public: check and correct the "
+        "guesses, describe every label, and set confirmed = true. This command says what is left "
+        f"to do:\n  cslr data check {shlex.quote(str(file))}{where}"
     )
 
 
@@ -93,6 +119,10 @@ def check_command(
             typer.echo(few, err=True)
     if not report.ready:
         raise typer.Exit(2)
+    if not as_json:
+        anchors = "" if declared.public is not None else " --anchors SENTENCES.txt"
+        where = f" --declaration {shlex.quote(str(declaration))}" if declaration else ""
+        typer.echo(f"next: cslr run --data {shlex.quote(str(file))}{where}{anchors}", err=True)
 
 
 @data_app.command("fetch")

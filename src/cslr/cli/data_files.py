@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from cslr.data.own.check import Report, check
 from cslr.data.own.declaration import declaration_path, load_declaration
-from cslr.data.own.draft import draft
+from cslr.data.own.draft import Seen, draft, draft_text, look
+from cslr.data.own.parse.problems import described
 from cslr.errors import ConfigError, DataError
 from cslr.files import write_atomic
 
-__all__ = ["check_report", "init_file", "init_text"]
+__all__ = ["Drafted", "check_report", "init_file", "init_text"]
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A draft that was written, and what was seen on the way."""
+
+    path: Path
+    seen: Seen
+    before: Path | None
+    """Where the draft that it replaces was kept."""
+
+    def lines(self, data: Path) -> list[str]:
+        """What was guessed and why, what could not be read, and what is left to do."""
+        seen = self.seen
+        found = [
+            f"  {role:7} {guess.column!r}: {guess.why}" for role, guess in seen.guesses.items()
+        ]
+        missing = [f"  {role:7} not found; give --{role} COLUMN" for role in _open(seen)]
+        counted = f"{len(seen.clients)} clients, {len(seen.labels)} labels"
+        lines = ["Columns:", *found, *missing, f"Found: {counted}, {_tasks(seen)}."]
+        if seen.bad:
+            shown = [f"  {described(data, problem)}" for problem in seen.problems]
+            more = seen.bad - len(shown)
+            lines += [f"Rows that cannot be read: {seen.bad}", *shown]
+            lines += [f"  ... and {more} more"] if more else []
+        if self.before is not None:
+            lines.append(f"The earlier draft is kept as {self.before}.")
+        return lines
+
+
+def _open(seen: Seen) -> list[str]:
+    return [role for role in ("text", "label", "client") if role not in seen.roles]
+
+
+def _tasks(seen: Seen) -> str:
+    return f"{len(seen.tasks)} tasks" if seen.tasks else "one task (no column of tasks)"
 
 
 def init_text(data: Path) -> str:
@@ -18,13 +58,35 @@ def init_text(data: Path) -> str:
     return draft(data)
 
 
-def init_file(data: Path, declaration: Path | None = None) -> Path:
-    """Write the draft beside the data, or to ``declaration``; an existing file is not replaced."""
+def init_file(
+    data: Path, declaration: Path | None = None, given: Mapping[str, str] | None = None
+) -> Drafted:
+    """Write the draft beside the data, or to ``declaration``.
+
+    A draft that is not confirmed yet is written again, and the earlier one is kept beside it; a
+    confirmed declaration is not replaced. given: columns by what they say.
+    """
     path = declaration_path(data, declaration)
+    before = None
     if path.exists():
-        raise ConfigError(f"{path} exists already; edit it, or remove it to draft a new one")
-    write_atomic(path, draft(data).encode())
-    return path
+        if not _is_draft(path):
+            raise ConfigError(
+                f"{path} exists already and is no draft; edit it, or remove it to draft a new one"
+            )
+        before = path.with_name(f"{path.name}~")
+    seen = look(data, given)
+    if before is not None:
+        write_atomic(before, path.read_bytes())
+    write_atomic(path, draft_text(data, seen).encode())
+    return Drafted(path, seen, before)
+
+
+def _is_draft(path: Path) -> bool:
+    """Whether a file is a declaration that nobody has confirmed."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")).get("confirmed") is False
+    except (OSError, ValueError):
+        return False
 
 
 def check_report(

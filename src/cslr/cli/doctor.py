@@ -1,4 +1,4 @@
-"""``cslr doctor``: whether this installation can do what it is for, and what to do if not."""
+"""``cslr doctor``: check the installation, and say how to repair it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PARTS: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -58,13 +58,13 @@ def doctor_command(
 
     Example: `cslr doctor --no-self-test --json`
     """
-    found = findings(self_test)
-    healthy = all(each.ok for each in found if each.needed)
+    results = findings(self_test)
+    healthy = all(each.ok for each in results if each.needed)
     if as_json:
-        typer.echo(json.dumps({"healthy": healthy, "findings": [asdict(each) for each in found]}))
+        typer.echo(json.dumps({"healthy": healthy, "findings": [asdict(each) for each in results]}))
     else:
         console = Console()
-        for each in found:
+        for each in results:
             mark, style = ("ok", "green") if each.ok else ("--", "yellow")
             mark, style = ("FAULT", "bold red") if each.needed and not each.ok else (mark, style)
             fix = "" if each.ok or not each.fix else f". {each.fix}"
@@ -78,10 +78,10 @@ def doctor_command(
 
 
 def findings(self_test: bool) -> list[Finding]:
-    """Everything that is looked at, in order."""
-    found = [_versions(), *[_part(*part) for part in _PARTS], _encoder(), _cache(), _cores()]
-    found.append(_network())
-    return [*found, _tried("self-test", _self_test)] if self_test else found
+    """All checks, in order."""
+    results = [_versions(), *[_part(*part) for part in _PARTS], _encoder(), _cache(), _cores()]
+    results.append(_network())
+    return [*results, _tried("self-test", _self_test)] if self_test else results
 
 
 def _versions() -> Finding:
@@ -111,9 +111,9 @@ def _cache() -> Finding:
     from cslr.text.cache import cache_root
 
     root = cache_root()
-    place = next(each for each in (root, *root.parents) if each.exists())
-    free = shutil.disk_usage(place).free
-    enough = free >= _LEAST_BYTES and os.access(place, os.W_OK)
+    existing = next(each for each in (root, *root.parents) if each.exists())
+    free = shutil.disk_usage(existing).free
+    enough = free >= _LEAST_BYTES and os.access(existing, os.W_OK)
     fix = "Set CSLR_CACHE_DIR to a directory you can write to with 2 GB free"
     return Finding("cache", enough, f"{root}, {free / 1024**3:.1f} GB free", fix)
 

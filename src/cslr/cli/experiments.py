@@ -164,12 +164,12 @@ def _warn(cells: Sequence[Cell], places: Places) -> None:
     """Warn about finished traces that were made with other defaults."""
     from cslr.research.experiments.outdated import outdated
 
-    found: dict[str, list[Path]] = {}
+    traces: dict[str, list[Path]] = {}
     for cell in cells:
         trace = places.trace(cell.name)
         if trace.exists() and (changes := outdated(cell, trace)):
-            found.setdefault("; ".join(changes), []).append(trace)
-    for what, paths in found.items():
+            traces.setdefault("; ".join(changes), []).append(trace)
+    for what, paths in traces.items():
         _say(
             Console(stderr=True),
             f"warning: {len(paths)} traces were made with other defaults ({what}); to run "

@@ -46,16 +46,16 @@ def list_command(
     """
     from cslr.runs.catalogue import find_runs
 
-    found, wrong = find_runs(folder)
+    runs, wrong = find_runs(folder)
     for problem in wrong:
         typer.echo(f"warning: {problem}", err=True)
     if as_json:
-        typer.echo(json.dumps([run.as_json() for run in found]))
+        typer.echo(json.dumps([run.as_json() for run in runs]))
         return
-    if not found:
+    if not runs:
         typer.echo(f"No runs in {folder}. Start one: cslr run")
         return
-    for run in found:
+    for run in runs:
         facts = run.as_json()
         started = run.written.strftime("%Y-%m-%d %H:%M")
         line = (

@@ -20,9 +20,11 @@ from cslr.cli.audit import audit_command
 from cslr.cli.data import data_app
 from cslr.cli.doctor import doctor_command
 from cslr.cli.experiments import experiments_app
+from cslr.cli.federation import federation_app
 from cslr.cli.finished_runs import runs_app
 from cslr.cli.predict import predict_command
 from cslr.cli.privacy import ledger_app, plan_command
+from cslr.cli.report import report_command
 from cslr.cli.run import run_command, upgrade_command
 from cslr.cli.theory import anchors_command, quality_command
 from cslr.errors import CslrError
@@ -34,12 +36,15 @@ app = typer.Typer(
     help="Private federated continual learning over text.",
     no_args_is_help=True,
     add_completion=True,
+    epilog="Exit codes: 0 done; 1 output closed or doctor found a fault; 2 something to correct; "
+    "3 verification or audit failed; 130 interrupted.",
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(runs_app, name="runs")
+app.add_typer(federation_app, name="federation")
 app.add_typer(experiments_app)
 
 
@@ -61,6 +66,7 @@ def _top(
 app.command("run")(run_command)
 app.command("upgrade")(upgrade_command)
 app.command("predict")(predict_command)
+app.command("report")(report_command)
 app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 app.command("anchors")(anchors_command)

@@ -64,7 +64,7 @@ def predict_command(
 def _in_step(
     predictor: Predictor, texts: Iterable[str], task: str | None
 ) -> Iterator[Answer | None]:
-    """One answer a text, and None for a blank one."""
+    """One answer per text, and None for a blank line."""
     waiting = iter(texts)
     while some := list(islice(waiting, _AT_ONCE)):
         answers = predictor.answers([text for text in some if text], task)
@@ -80,7 +80,7 @@ def _given(texts: list[str]) -> list[str]:
 
 def _texts_in(file: Path) -> Iterator[str]:
     """The lines of a file, or of standard input, without the space around them."""
-    from cslr.data.own.parse.problems import told
+    from cslr.data.own.parse.problems import described
     from cslr.data.own.reader.lines import lines_of
 
     if str(file) == "-":
@@ -93,5 +93,5 @@ def _texts_in(file: Path) -> Iterator[str]:
         return
     for line in lines_of(file):
         if line.problem:
-            raise DataError(told(file, line.problem))
+            raise DataError(described(file, line.problem))
         yield line.text.strip()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from click import Context
 from rich.console import Console
-from rich.table import Table
 from typer.core import TyperGroup
 
-from cslr.config import ReplayConfig
-
 __all__ = ["ledger_app", "plan_command"]
+
+DIRECTIONS: Final = 384
+"""``ReplayConfig().directions``; looking it up would load the whole configuration for a help."""
+FAMILIES: Final = ("classification", "intents", "tagging")
 
 
 def plan_command(
@@ -41,13 +41,31 @@ def plan_command(
     ] = "roster",
     dimension: Annotated[
         int, typer.Option(min=1, help="r: number of released directions.")
-    ] = ReplayConfig().directions,
-    modes: Annotated[int, typer.Option(min=1, help="Modes released per task.")] = 1,
+    ] = DIRECTIONS,
+    modes: Annotated[int, typer.Option(min=1, help="J: modes released per label.")] = 1,
+    labels: Annotated[int, typer.Option(min=1, help="Labels of a task.")] = 1,
+    all_labels: Annotated[
+        bool, typer.Option("--all-labels", help="Every task has all labels.")
+    ] = False,
+    family: Annotated[
+        str, typer.Option(help="Task family: classification, intents or tagging.")
+    ] = "classification",
+    rows_per_unit: Annotated[
+        int | None,
+        typer.Option(min=1, help=r"Expected rows of a unit per task. \[client: 8; person: 1]"),
+    ] = None,
+    tasks_per_unit: Annotated[
+        int | None,
+        typer.Option(min=1, help=r"Tasks a unit has rows of. \[client: all; person: 1]"),
+    ] = None,
+    clients_per_person: Annotated[
+        int, typer.Option(min=1, help="The most clients that hold rows of one person.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Compute the noise multiplier σ for a target (ε, δ), its cost and a forecast of utility.
 
-    No data are read and no budget is spent.
+    No data are read and no budget is spent. docs/planning.md has forecasts beside outcomes.
 
     Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
 
@@ -55,67 +73,40 @@ def plan_command(
     """
     from typing import get_args
 
+    from cslr.cli.show.planned import outlook_values, print_outlook
     from cslr.errors import ConfigError
-    from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
-    from cslr.privacy.plan import Budget, Unit, calibrate, forecast, promise_warnings
+    from cslr.methods.outlook import Federated, outlook_of
+    from cslr.privacy.forecast import promise_warnings
+    from cslr.privacy.plan import Budget, Unit
 
     if unit not in get_args(Unit):
         raise ConfigError(f"--unit is client or person, not {unit!r}")
+    if family not in FAMILIES:
+        raise ConfigError(f"--family is {', '.join(FAMILIES)}, not {family!r}")
     if (unit == "person") != (people is not None):
         raise ConfigError("--unit person and --people N, all registered people, go together")
     count = clients if people is None else people
-    budget = Budget(epsilon, delta, adversary, unit=unit)  # type: ignore[arg-type]
-    plan = calibrate(budget, tasks, participation, cap or (1 if unit == "person" else None))
-    outlook = forecast(plan, count, dimension * modes)
-    costs = {who: plan.epsilon(who) for who in ADVERSARIES}
-    replaced = replace_one_epsilon(plan.charges(), delta, cap=plan.cap)
-    for warning in promise_warnings(epsilon, delta, count, budget.unit):
+    federation = Federated(
+        Budget(epsilon, delta, adversary, unit=unit),  # type: ignore[arg-type]
+        count,
+        tasks,
+        labels_per_task=labels,
+        rows_per_unit=rows_per_unit or (1 if unit == "person" else 8),
+        tasks_per_unit=tasks_per_unit,
+        all_labels=all_labels,
+        clients_per_person=clients_per_person,
+        q=participation,
+        dimension=dimension,
+        sub_modes=modes,
+        family=family,  # type: ignore[arg-type]
+    )
+    for warning in promise_warnings(epsilon, delta, count, unit):  # type: ignore[arg-type]
         typer.echo(f"warning: {warning}", err=True)
+    outlook = outlook_of(federation, cap)
     if as_json:
-        finite = {who: cost if math.isfinite(cost) else None for who, cost in costs.items()}
-        typer.echo(
-            json.dumps(
-                {
-                    "sigma": plan.sigma,
-                    "releases": tasks,
-                    "cap": plan.cap,
-                    "delta": delta,
-                    "unit": unit,
-                    "units": count,
-                    "epsilon": {"replay": finite, "end_to_end": finite},
-                    "replace_one_epsilon": replaced if math.isfinite(replaced) else None,
-                    "signal_to_noise": outlook.signal_to_noise
-                    if math.isfinite(outlook.signal_to_noise)
-                    else None,
-                    "advice": outlook.advice,
-                }
-            )
-        )
+        typer.echo(json.dumps(outlook_values(outlook)))
         return
-    console = Console()
-    sigma = "none" if plan.sigma is None else f"{plan.sigma:.4g}"
-    console.print(
-        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {tasks} releases; a {unit} "
-        f"contributes to at most {plan.cap} of them."
-    )
-    level = "User-level ε" if unit == "client" else "ε of one person"
-    table = Table(title=f"{level} at δ = {delta:g}", title_justify="left")
-    table.add_column("scope")
-    for who in costs:
-        table.add_column(who, justify="right")
-    # The head learns from the released replay alone, so both scopes cost the same.
-    for scope in ("replay", "end to end (head on released replay)"):
-        table.add_row(scope, *[_epsilon(cost) for cost in costs.values()])
-    console.print(table)
-    console.print(
-        "With replace-one adjacency instead of zero-out, the same noise gives ε = "
-        f"{_epsilon(replaced)} (roster)."
-    )
-    console.print(
-        "Forecast signal-to-noise ratio of a task's modes: "
-        f"[bold]{outlook.signal_to_noise:.2g}[/bold]"
-    )
-    console.print(outlook.advice)
+    print_outlook(outlook, Console())
 
 
 class _ShowsByDefault(TyperGroup):
@@ -170,16 +161,16 @@ def verify_command(path: _Where, as_json: _Json = False) -> None:
     from cslr.privacy.ledger.verify import verify
     from cslr.runs.directory import ledgers_of
 
-    found = [verify(file) for file in ledgers_of(path)]
+    reports = [verify(file) for file in ledgers_of(path)]
     if as_json:
-        typer.echo(json.dumps([each.as_json() for each in found]))
+        typer.echo(json.dumps([each.as_json() for each in reports]))
     else:
-        for each in found:
+        for each in reports:
             print_verification(each, Console())
-        wrong = [str(each.path) for each in found if not each.holds]
-        if wrong and len(found) > 1:
+        wrong = [str(each.path) for each in reports if not each.holds]
+        if wrong and len(reports) > 1:
             Console().print(f"\n[red]Verification failed[/red] for {', '.join(wrong)}.")
-    if not all(each.holds for each in found):
+    if not all(each.holds for each in reports):
         raise typer.Exit(3)
 
 
@@ -217,7 +208,3 @@ def moved_command(
     for path in changed:
         typer.echo(f"{path} now points to {directory.resolve()}")
     typer.echo(f"{directory} now records its own location")
-
-
-def _epsilon(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.4g}"

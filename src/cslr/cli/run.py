@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 
 from cslr.cli.show.progress import steps
-from cslr.config import Config, load_config
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
+    from cslr.config import Config
     from cslr.runs.embedded import EmbeddedStream
     from cslr.runs.results import Result
     from cslr.runs.settled import SettledConfig
@@ -28,7 +28,7 @@ def _first(help: str, *flags: str) -> Any:
 
 
 def _more(help: str, *flags: str) -> Any:
-    """Any other flag: it stands below, under "More"."""
+    """Any other flag, listed under "More"."""
     return typer.Option(*flags, help=help, rich_help_panel="More")
 
 
@@ -183,6 +183,7 @@ def run_command(
         "yardsticks": yardsticks,
         **_settings(setting or []),
     }
+    from cslr.config import load_config
     from cslr.runs.settled import settle
     from cslr.runs.units import usual_unit
 
@@ -218,16 +219,16 @@ def upgrade_command(
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
     settled = settle(upgraded_config(run, encoder))
-    place = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
-    begin_upgrade(run, settled.given, place)
-    _run(settled, place, as_json, quiet)
+    target = run_dir or run.with_name(f"{run.name}-{settled.given.digest()[:6]}")
+    begin_upgrade(run, settled.given, target)
+    _run(settled, target, as_json, quiet)
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
     """``name=value`` as in a TOML file; a word needs no quotes."""
     import tomllib
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -235,10 +236,10 @@ def _settings(texts: list[str]) -> dict[str, Any]:
                 f"--set must be NAME=VALUE, such as replay.release=list, not {text!r}"
             )
         try:
-            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+            settings[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name.strip()] = value.strip()
-    return found
+            settings[name.strip()] = value.strip()
+    return settings
 
 
 def _seeds(text: str) -> list[int]:
@@ -261,7 +262,7 @@ def _run(
     until: int | None = None,
     compare: bool = False,
 ) -> None:
-    """compare: whether to say what hiding a whole client would have given, in a simulation."""
+    """compare: also show the result for a whole client as the unit, in a simulation."""
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
@@ -285,7 +286,7 @@ def _run(
     except KeyboardInterrupt:
         _note(errors, f"\nInterrupted. {_resume(path)}")
         raise typer.Exit(130) from None
-    _store(result, path)
+    _store(result, path, embedded)
     if as_json:
         typer.echo(json.dumps(result.as_json()))
         return
@@ -294,8 +295,8 @@ def _run(
 
 
 def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
-    """What is to be said before a run: few public sentences, a promise that protects little."""
-    from cslr.privacy.plan import promise_warnings
+    """Warnings before a run: few public sentences, weak privacy parameters."""
+    from cslr.privacy.forecast import promise_warnings
     from cslr.runs.own_data import public_warning
     from cslr.runs.units import units_of
 
@@ -305,15 +306,19 @@ def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
     return [*([few] if few else []), *[f"warning: {text}" for text in weak]]
 
 
-def _store(result: Result, path: Path) -> None:
+def _store(result: Result, path: Path, embedded: EmbeddedStream) -> None:
     """Write what is made of a finished run beside it."""
     from cslr.files import write_atomic
+    from cslr.report.clouds import save_clouds
     from cslr.report.plot import plot_accuracy
+    from cslr.report.run_report import write_report
 
     stored = json.dumps(result.stored_json(), indent=2)
     write_atomic(path / "result.json", stored.encode() + b"\n")
     if result.evaluated and result.rule == "stored":
         plot_accuracy(result, path / "accuracy.png")
+    save_clouds(path, result.config, embedded)
+    write_report([path], path / "report.html")
 
 
 def _show(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from cslr.config import Config, load_config
 from cslr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cslr.config import Config
 
 __all__ = ["anchors_command", "quality_command"]
 
@@ -98,8 +100,14 @@ def anchors_command(
         "encoder": encoder,
         "seeds": None if seed is None else [seed],
     }
-    own = {"--margin": margin, "--sweep": sweep, **{_flag(k): v for k, v in about_stream.items()}}
+    of_stream = {
+        "--margin": margin,
+        "--sweep": sweep,
+        **{_flag(k): v for k, v in about_stream.items()},
+    }
     theirs = {"--candidates": candidates, "--tasks": tasks, "--hit": hit}
+    from cslr.config import load_config
+
     counts = None if sweep is None else _counts(sweep)
     if encoders is not None:
         lists = {"--clients": clients, "--list-size": list_size, "--anchor-count": anchor_count}
@@ -112,7 +120,7 @@ def anchors_command(
         _compare(load_config(config, given), encoders, counts, as_json)
         return
     if config is None and stream is None and data is None:
-        _refuse(own, "requires --stream")
+        _refuse(of_stream, "requires --stream")
         _prescribe(
             _count(candidates, clients, tasks, list_size), hit, failure, anchor_count, as_json
         )
@@ -202,15 +210,15 @@ def _prescribe(
         )
     if not 0 < hit <= 1:
         raise ConfigError(f"--hit must lie in (0, 1], not {hit:g}")
-    found = prescribe(candidates, hit, _share("--failure", failure))
+    prescription = prescribe(candidates, hit, _share("--failure", failure))
     guarantee = None
     if anchors is not None:
         count = _positive("--anchor-count", anchors)
         guarantee = (count, failure_bound(candidates, hit, count))
     if as_json:
-        typer.echo(json.dumps(prescription_json(found, guarantee)))
+        typer.echo(json.dumps(prescription_json(prescription, guarantee)))
     else:
-        print_prescription(found, guarantee, Console())
+        print_prescription(prescription, guarantee, Console())
 
 
 def _examine(
@@ -232,11 +240,11 @@ def _examine(
     if margin is not None and not margin > 0:
         raise ConfigError(f"--margin must be positive, not {margin:g}")
     embedded = load_embedded(config, progress=True)
-    found = examine(config, embedded, MARGIN if margin is None else margin, failure, counts)
+    examined = examine(config, embedded, MARGIN if margin is None else margin, failure, counts)
     if as_json:
-        typer.echo(json.dumps(examined_json(found)))
+        typer.echo(json.dumps(examined_json(examined)))
     else:
-        print_examined(found, Console())
+        print_examined(examined, Console())
 
 
 def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: bool) -> None:
@@ -246,11 +254,11 @@ def _compare(config: Config, encoders: str, counts: list[int] | None, as_json: b
     from cslr.research.theory.encoder_comparison import compare
 
     names = [name.strip() for name in encoders.split(",")]
-    found = compare(config, names, counts, progress=True)
+    compared = compare(config, names, counts, progress=True)
     if as_json:
-        typer.echo(json.dumps(compared_json(found)))
+        typer.echo(json.dumps(compared_json(compared)))
     else:
-        print_compared(found, Console())
+        print_compared(compared, Console())
 
 
 def quality_command(
@@ -275,8 +283,8 @@ def quality_command(
     from cslr.runs.embedded import load_embedded
 
     kept = load_run(run)
-    found = retention(kept, load_embedded(kept.config, progress=True), samples)
+    measured = retention(kept, load_embedded(kept.config, progress=True), samples)
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        typer.echo(json.dumps(measured.as_json()))
     else:
-        print_retention(found, Console())
+        print_retention(measured, Console())

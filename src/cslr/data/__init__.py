@@ -1,1 +1,1 @@
-"""Streams, one's own rows, the hub, and which simulated client holds what."""
+"""Streams, the user's own rows, the hub, and the assignment of rows to simulated clients."""

@@ -1,12 +1,12 @@
-"""Which simulated client holds which rows of a stream.
+"""Assign the rows of a stream to simulated clients.
 
 By Dirichlet shares (label skew, as the paper's streams have it; a person's rows stay together),
 every client within one task, or as the rows themselves say. Where clients are within one task and
 more are wanted than the stream is reported with, each draws its rows with replacement: a study of
 numbers, not of new data.
 
-For simulations only. A real client's rows are where they are, and how many they are is its own
-secret; nothing here runs in a deployment.
+For simulations only. In a deployment clients have their own rows, and the number of a client's
+rows is private.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Holding = tuple[IntArray, IntArray]
 
 
 def assign_clients(stream: Stream, config: StreamConfig, rng: np.random.Generator) -> Holding:
-    """Who holds what, for one seed."""
+    """The client of each row, for one seed."""
     rows, clients = stream.train, config.clients or stream.clients
     if stream.partition == "given":
         if rows.clients is None:
@@ -66,17 +66,22 @@ def _within_tasks(stream: Stream, clients: int, rng: np.random.Generator) -> Hol
 
 
 def _of_task(
-    rows: Rows, task: int, own: IntArray, clients: int, reported: int, rng: np.random.Generator
+    rows: Rows,
+    task: int,
+    task_rows: IntArray,
+    clients: int,
+    reported: int,
+    rng: np.random.Generator,
 ) -> Holding:
     mine = rng.permutation(np.flatnonzero(rows.tasks == task))
     if clients <= reported:
         people = np.arange(len(rows)) if rows.people is None else rows.people
         _, first, person = np.unique(people[mine], return_index=True, return_inverse=True)
         turn = np.argsort(np.argsort(first))  # people in the order they were shuffled to
-        return own[turn[person] % len(own)], mine
+        return task_rows[turn[person] % len(task_rows)], mine
     size = min(RESAMPLED_ROWS, len(mine))
-    drawn = rng.choice(mine, size=(len(own), size))
-    return np.repeat(own, size), drawn.ravel()
+    drawn = rng.choice(mine, size=(len(task_rows), size))
+    return np.repeat(task_rows, size), drawn.ravel()
 
 
 def dirichlet_partition(

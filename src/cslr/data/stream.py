@@ -1,4 +1,4 @@
-"""What a stream is: tasks that arrive one after another, their rows, and a public corpus.
+"""A stream: a sequence of tasks with their rows, and a public corpus.
 
 Everything but the rows is declared before any run and public. ``train`` is the clients' data and
 private; ``test`` is for evaluation, and what is measured on it is not private either.
@@ -25,7 +25,7 @@ SCENARIOS: Final = ("class", "domain", "task")
 
 @dataclass(frozen=True)
 class Label:
-    """A class, an intent or a type of entity, and what declares its meaning. Public."""
+    """A class, an intent or a type of entity, with its description. Public."""
 
     name: str
     description: str
@@ -45,7 +45,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n texts with what is to be said about each. Private if it is train."""
+    """n texts with their labels. Private if they are train rows."""
 
     texts: tuple[str, ...]
     """For tagging: the words of a sentence with one space between them."""
@@ -133,7 +133,7 @@ class Stream:
         return len(self.train) if self.train.people is None else len(np.unique(self.train.people))
 
     def scenario(self, wanted: str | None) -> str:
-        """The scenario wanted, the headline if none is; refused where it would mean nothing."""
+        """The wanted scenario, or the headline one; an error if the stream does not offer it."""
         scenario = wanted or self.scenarios[0]
         if scenario in self.scenarios:
             return scenario

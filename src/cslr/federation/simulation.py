@@ -2,8 +2,13 @@
 
 Clients of similar size are padded to a common length and handled in one batched call. Because
 contributions are added up as integers and every random stream is addressed by client, neither the
-order of clients nor the batching changes a result beyond the rounding of floating point. Where
-privacy is enforced not even that may pass from one client to another, so each is handled alone.
+order of clients nor the batching changes a result beyond the rounding of floating point.
+
+Where privacy is enforced not even that may pass from one unit to another. Only units with the same
+number of rows are stacked then, without padding: NumPy handles each of them by the same calls, of
+the same shapes, as if it were alone, so every bit of its answer is its own. A test holds stacked
+answers of every kind against those of units on devices of their own. Where that is not known to be
+so (clients that train a network), each is handled alone.
 """
 
 from __future__ import annotations
@@ -22,7 +27,8 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import Bounded, Summed
 from cslr.protocol.answers import Device
-from cslr.protocol.ports import Ask, Examples
+from cslr.protocol.ports import Ask, Examples, Request
+from cslr.protocol.step5_rounds import GradientRound
 from cslr.seeding import Seeds
 
 __all__ = ["Population", "SimulatedCohort"]
@@ -33,7 +39,9 @@ MISLEADING: Final = 64
 BATCH_ROWS: Final = 16_384
 """Padded rows in one batch: bounds memory at about 100 MB."""
 BATCH_UNITS: Final = 256
-"""Units in one batch: bounds what their contributions take, up to 10⁵ coordinates each."""
+"""Units in one batch, at most."""
+BATCH_NUMBERS: Final = 1 << 17
+"""Coordinates of the contributions of one batch: few enough to stay in a processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +91,7 @@ class Population:
         """The clients asked about a task; one that spends its cap on others sends zeros.
 
         spoken: what clients remember of earlier tasks, and of this one from now on.
-        alone: whether each client's answer is computed by itself.
+        alone: whether each client's answer must be the one it would give alone, bit for bit.
         """
         honest = np.ones(self.count, dtype=np.bool_)
         if self.hostile is not None:
@@ -103,22 +111,28 @@ class Population:
         tasks = max(task, int(self.tasks.max(initial=0))) + 1
         held = np.zeros((self.count, tasks), dtype=np.bool_)
         held[self.clients, self.tasks[self.held]] = True
-        lot = self._lots[:, :tasks]
-        if lot.shape[1] < tasks:  # asked about a task of which nobody has rows
-            lot = _lots_of(self.addresses, tasks)
-        rank = np.where(held, lot, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
-        speaks: BoolArray = held[:, task] & (rank[:, task] < cap)
+        speaks: BoolArray = held[:, task].copy()
+        choosing = np.flatnonzero(speaks & (held.sum(axis=1) > cap))
+        if len(choosing):
+            lot = _lots_of(self._lots, self.addresses[choosing].tolist(), tasks)
+            rank = np.where(held[choosing], lot, np.inf).argsort(axis=1, kind="stable")
+            speaks[choosing] = rank.argsort(axis=1)[:, task] < cap
         return speaks
 
     @cached_property
-    def _lots(self) -> FloatArray:
-        """Each client's own random order of the tasks, drawn once: a task may have many rounds."""
-        return _lots_of(self.addresses, int(self.tasks.max(initial=0)) + 1)
+    def _lots(self) -> dict[tuple[int, int], FloatArray]:
+        """The random orders of tasks that were drawn so far: a task may have many rounds."""
+        return {}
 
 
-def _lots_of(addresses: IntArray, tasks: int) -> FloatArray:
-    """(N, tasks) of each address; more tasks leave those before as they are."""
-    return np.stack([Seeds(own).at("cap").random(tasks) for own in addresses.tolist()])
+def _lots_of(
+    drawn: dict[tuple[int, int], FloatArray], addresses: Sequence[int], tasks: int
+) -> FloatArray:
+    """(b, tasks) each address's own random order; more tasks leave those before as they are."""
+    for own in addresses:
+        if (own, tasks) not in drawn:
+            drawn[own, tasks] = Seeds(own).at("cap").random(tasks)
+    return np.stack([drawn[own, tasks] for own in addresses])
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +145,7 @@ class SimulatedCohort:
     hostile: tuple[int, ...] = ()
     """Hostile clients: they respect the clip and nothing else."""
     alone: bool = False
-    """One client a batch: an answer depends on that client's rows alone, bit for bit."""
+    """Whether an answer depends on that client's rows alone, bit for bit."""
     device: Device = field(default_factory=Device, init=False, repr=False)
 
     @property
@@ -147,7 +161,7 @@ class SimulatedCohort:
 
     def answers(self, ask: Ask[Any]) -> Iterator[Bounded]:
         """What a sum adds up: the clients' answers in batches, hostile ones last."""
-        answers = (self.device.answer(batch, ask) for batch in self.batches())
+        answers = (self.device.answer(batch, ask) for batch in self.batches(ask))
         if not self.hostile:
             yield from answers
             return
@@ -159,7 +173,7 @@ class SimulatedCohort:
 
         One that holds nothing of the task answers too: a silence would tell.
         """
-        batches = list(self.batches())
+        batches = list(self.batches(ask))
         speaking = {client for batch in batches for client in batch.clients}
         asked = self.population.addresses[self.taking_part].tolist()
         silent = [client for client in asked if client not in speaking]
@@ -196,8 +210,12 @@ class SimulatedCohort:
         mask = np.ones(chosen.shape, dtype=np.bool_)
         return Examples(people.z[chosen], labels, mask, self.hostile, targets)
 
-    def batches(self) -> Iterator[Examples]:
-        """The rows of the clients that take part, those of like size side by side."""
+    def batches(self, ask: Ask[Any] | None = None) -> Iterator[Examples]:
+        """The rows of the clients that take part, those of like size side by side.
+
+        ask: the question they are for, which decides how many may stand together.
+        """
+        most = self._units_together(ask)
         population, held = self.population, self.population.held
         mine = (population.tasks[held] == self.task) & self.taking_part[population.clients]
         places = np.flatnonzero(mine)
@@ -207,12 +225,26 @@ class SimulatedCohort:
         if not len(ids):
             yield self._nobody()
         by_size = np.argsort(sizes, kind="stable")
-        while len(by_size):
-            longest = np.cumsum(np.ones(len(by_size), int)) * sizes[by_size]
-            fitting = int(np.searchsorted(longest, BATCH_ROWS, side="right"))
-            take = 1 if self.alone else min(max(1, fitting), BATCH_UNITS)
-            chosen, by_size = by_size[:take], by_size[take:]
+        ordered, begun = sizes[by_size], 0
+        while begun < len(by_size):
+            ahead = ordered[begun : begun + most]
+            fitting = int(
+                np.searchsorted(np.arange(1, len(ahead) + 1) * ahead, BATCH_ROWS, "right")
+            )
+            if self.alone:  # none is padded
+                fitting = min(fitting, int(np.searchsorted(ahead, ahead[0], "right")))
+            chosen = by_size[begun : begun + max(1, fitting)]
+            begun += len(chosen)
             yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
+
+    def _units_together(self, ask: Ask[Any] | None) -> int:
+        """The most units of one batch: so many that their answers stay small."""
+        request = None if ask is None else ask.request
+        if self.alone and not isinstance(request, Request | GradientRound):
+            return 1
+        if isinstance(request, Request):
+            return max(1, min(BATCH_UNITS, BATCH_NUMBERS // max(request.layout.size, 1)))
+        return BATCH_UNITS
 
     def _nobody(self, clients: tuple[int, ...] = (0,)) -> Examples:
         """Clients that hold nothing; one of them, so that an empty cohort sums to zeros."""

@@ -45,7 +45,7 @@ def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
             ids = canonical_ids(batch, group, request)
             shares = shares_of(group.lists, x, group.mine)  # (b, n, L)
             kinds = np.arange(int(batch.kinds.max(initial=0)) + 1)
-            is_kind = (batch.kinds[..., None] == kinds).astype(np.float64)
+            is_kind = (group.of(batch.kinds)[..., None] == kinds).astype(np.float64)
             mass = np.einsum("bnl,bnk->blk", shares, is_kind)
             signed = _signed(batch, group, request)
             real = group.lists.weights > 0

@@ -1,4 +1,4 @@
-"""What a run keeps of a replay, as plain arrays."""
+"""The arrays of a replay that a run saves."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from cslr.methods.artefacts import replay_arrays
 from cslr.methods.federated_head import ROUNDS, federated_stage
 from cslr.methods.gradient_rounds import check_tasks, gradient_facts, gradient_stage, start_rule
 from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
+from cslr.methods.picture import picture_arrays
 from cslr.privacy.plan import Schedule
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.carry_over import carried, lifted, passage, raw_passage
@@ -268,6 +269,7 @@ def _fitted(
         fitted,
         artefacts={
             **fitted.artefacts,
+            "picture": picture_arrays(session, replay),
             **{f"head-{number}": vars(each) for number, each in enumerate(encoder_heads)},
         },
         own=[fitted_by(each, known, context.family).scores for each in encoder_heads],

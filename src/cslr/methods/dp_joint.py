@@ -1,15 +1,15 @@
 """Central DP: a trusted curator pools all rows of all tasks and trains a linear head with noise.
 
 Reference: Abadi et al., "Deep learning with differential privacy", CCS 2016 (DP-SGD), full batch.
-It is what one would use instead if rows could be pooled: the price of being federated and continual
-is what CSLR lacks against it at the same ε, δ and unit.
+The alternative if rows could be pooled: its lead over CSLR at the same ε, δ and unit is the price
+of federated and continual training.
 
 Departures: every step is over all units (a clipped gradient each, noise on their sum, no sampling)
 and of a linear head that starts at the zero-shot rule; steps are as long as in ``step5_rounds``.
 A unit's rows of all tasks make one gradient, so a cap on tasks does not apply: all steps compose.
 Rows of later tasks are used from the first step on; after t of T tasks it has taken t / T of them.
 
-Privacy: end to end, in a simulation alone; the curator sees rows, whoever sees the head does not.
+Privacy: end to end, in simulations only; the curator sees the rows.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _fitted(context: MethodContext, head: Head) -> Fitted:
 
 
 def schedule(config: Config) -> Schedule:
-    """Gradients and nothing else."""
+    """Gradients only."""
     return Schedule(replay=0, head=config.head.rounds or ROUNDS)
 
 

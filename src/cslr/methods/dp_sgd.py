@@ -5,9 +5,9 @@ models", ICLR 2018 (DP-FedAvg); the paper's first baseline.
 
 Departures: it starts at the head that label texts and public sentences give, as every method here
 does, and trains the last layer alone, since noise grows with the number of parameters. Few rounds,
-each with all clients, because against the roster a sampled cohort earns nothing.
+each with all clients, because sampling does not reduce ε against the roster.
 
-Privacy: end to end; it releases nothing else.
+Privacy: end to end; only the updates are released.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def stages(context: MethodContext) -> Stages:
 
 
 def _learnt(context: MethodContext, head: Head, tasks: int) -> Fitted:
-    """With label texts it has something to say about every label."""
+    """With label texts it predicts every label."""
     every = np.full(context.labels, context.replay.prior == "labels")
     return fitted_by(head, context.seen(tasks) | every, context.family)
 
 
 def schedule(config: Config) -> Schedule:
-    """Updates of a head and nothing else."""
+    """Updates of a head only."""
     return Schedule(replay=0, head=config.head.rounds or ROUNDS)
 
 

@@ -1,6 +1,6 @@
 """Rounds of federated training of a head in one task, with noise or without.
 
-Used by every method whose head is trained by clients: the paper's own protocol, ``dp-fedavg`` and
+Used by every method whose head is trained by clients: the paper's protocol, ``dp-fedavg`` and
 DP-SGD without replay.
 """
 
@@ -63,7 +63,7 @@ def federated_stage(
 
 
 def _samples(sampler: Sampler, context: MethodContext, rng: np.random.Generator) -> Batch:
-    """n_r draws in all, as the paper has it."""
+    """n_r samples in total, as in the paper."""
     kinds = len(np.unique(sampler.kinds))
     return sampler.draw(max(2, context.head.samples // kinds), rng)
 
@@ -82,7 +82,7 @@ def _private(context: MethodContext, task: int, number: int, training: LocalTrai
 
 
 def _open(context: MethodContext, task: int, number: int, training: LocalTraining) -> Head:
-    """The average over the clients that came, without noise: from here on the ledger says ε = ∞."""
+    """The average over the participating clients, without noise: the ledger now has ε = ∞."""
     cohort = context.open_cohort(task, number)
     if not cohort.size:
         return training.head

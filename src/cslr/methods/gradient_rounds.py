@@ -1,9 +1,9 @@
-"""Noisy gradient rounds of a linear head: one task's rounds, and when they are the right head.
+"""Noisy gradient rounds of a linear head, and the rule that chooses them.
 
-For streams in which every task has all labels: nothing has to be replayed then, so the whole budget
-goes into gradients of a linear rule, which have far fewer coordinates than statistics that a rule
-of the same quality could be computed from. Where labels come one after the other such rounds would
-learn the labels of the last task alone, and the replay is the way.
+For streams in which every task has all labels: no replay is needed, so the whole budget is spent on
+gradients of a linear rule, which have far fewer coordinates than statistics that would give a rule
+of the same quality. If labels arrive task by task, such rounds would forget all but the last task's
+labels, and the replay is needed.
 """
 
 from __future__ import annotations
@@ -49,13 +49,16 @@ statistics and the label prior know more. A sentence has many words, so it takes
 
 
 def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
-    """Whether each task declares all labels; one task is no stream of tasks, but has them too."""
+    """Whether each task declares all labels."""
     return all(len(set(task)) == labels for task in tasks)
 
 
 def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int) -> bool:
-    """Whether gradient rounds could be the head of a declared stream: none is asked for, every task
-    has all labels, one encoder for good, and no word about a replay that has to be released."""
+    """Whether gradient rounds may be chosen for a declared stream.
+
+    That is: no head is configured, every task has all labels, there is one encoder, and no setting
+    asks for a released replay.
+    """
     replay = config.replay
     asked = (replay.release, replay.sub_modes, replay.list_size)
     return (
@@ -69,7 +72,7 @@ def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: in
 
 
 def prefers_rounds(plan: Plan, units: int, family: FamilyName) -> bool:
-    """Whether so many registered units are enough for gradient rounds under a plan of them."""
+    """Whether there are enough registered units for gradient rounds under their plan."""
     return units >= LEAST_UNITS and signal_of(plan, units) >= LEAST_SIGNAL[family]
 
 
@@ -79,7 +82,7 @@ def signal_of(plan: Plan, units: int) -> float:
 
 
 def check_tasks(context: MethodContext) -> None:
-    """Refuse rounds that would forget."""
+    """Refuse rounds on a stream whose tasks have different labels."""
     if not all_labels_in_every_task(context.tasks, context.labels):
         raise ConfigError(
             "head.kind = 'rounds' learns from the rows of the current task alone, and here tasks "
@@ -104,7 +107,7 @@ def gradient_stage(
 ) -> LinearRule:
     """``rule`` after the rounds of a task.
 
-    pooled: who is asked instead of the units with rows of the task, by a curator who may.
+    pooled: the cohort of a curator who pools all tasks, instead of the units of this task.
 
     Guarantee: as many Gaussian releases of multiplier ``plan.head_sigma`` as there are rounds.
     """

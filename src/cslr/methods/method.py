@@ -22,9 +22,8 @@ from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.paper_constants import THE_PAPERS, PaperConstants
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
-from cslr.privacy.noise import KeyStream
+from cslr.privacy.noise import KeyStream, poisson_cohort
 from cslr.privacy.plan import Plan, Schedule
-from cslr.privacy.sampling import poisson_cohort
 from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Cohort, Keep

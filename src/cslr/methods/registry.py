@@ -1,4 +1,4 @@
-"""Every method by name. A new one is a file in ``cslr.methods`` and a line here.
+"""All methods by name. A new method is a file in ``cslr.methods`` and a line here.
 
 FedCIL and FedTA, which are folders, are imported when they are asked for.
 """
@@ -12,7 +12,7 @@ from cslr.errors import ConfigError
 from cslr.methods import cslr, dp_joint, dp_sgd
 from cslr.methods.method import Method, MethodContext, Stages
 from cslr.methods.presets import cslr_matchers, cslr_paper, dp_class_stats, dp_stat_share
-from cslr.methods.yardsticks import finetune, joint, majority, zero_shot
+from cslr.methods.yardsticks import FINETUNE, JOINT, MAJORITY, ZERO_SHOT
 from cslr.privacy.plan import Schedule
 
 __all__ = ["METHODS", "YARDSTICKS", "method_named"]
@@ -58,10 +58,10 @@ METHODS: Final[dict[str, Method]] = {
     "fedta": Method(
         _fedta, "openly", meaning="personal, tail anchors", keeps_head=False, hides_people=False
     ),
-    "majority": majority.METHOD,
-    "zero-shot": zero_shot.METHOD,
-    "finetune": finetune.METHOD,
-    "joint": joint.METHOD,
+    "majority": MAJORITY,
+    "zero-shot": ZERO_SHOT,
+    "finetune": FINETUNE,
+    "joint": JOINT,
 }
 
 YARDSTICKS: Final = ("majority", "zero-shot", "finetune", "joint")

@@ -14,7 +14,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians, log_density
 
-__all__ = ["Mixture", "e_step", "fit", "m_step"]
+__all__ = ["Mixture", "e_step", "fit", "m_step", "one_component"]
 
 # A component with less than this share of its client's mass cannot move the client's sums.
 _EMPTY = float(np.finfo(np.float64).eps)
@@ -157,6 +157,24 @@ def fit(
         mixture = m_step(responsibilities, rows, mask, floor)
     best = np.argmax(e_step(mixture, rows, mask)[1], axis=0)  # (b,)
     return _choose(mixture, best, np.arange(b))
+
+
+def one_component(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
+    """What ``fit`` gives for K = 1: the mean and variance of the real rows of x (b, n, d).
+
+    Guarantee: rows are added up one after the other, so a client's numbers do not depend on how
+    far it is padded.
+    """
+    _check_floor(floor)
+    rows = _real_rows(x, mask)
+    count = np.sum(mask, axis=-1)  # (b,)
+    mean = _mean(rows, mask)  # (b, 1, d)
+    apart = rows - mean
+    if not mask.all():
+        apart[~mask] = 0.0
+    variance = np.maximum(_mean(np.square(apart, out=apart), mask), floor)
+    weights = (count > 0)[:, None].astype(np.float64)
+    return Mixture(weights, Gaussians(mean, variance))
 
 
 def _choose(mixture: Mixture, start: IntArray, client: IntArray) -> Mixture:

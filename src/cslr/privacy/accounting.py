@@ -9,7 +9,9 @@ adversary sees                                   ε
 ========= ====================================== ==============================================
 public    what is published, not who took part   Poisson amplification counts (PLD)
 roster    also who took part in every release    q = 1: closed form
-server    what reaches the aggregator            ∞ while the aggregator itself adds the noise
+server    what reaches the aggregator            ∞ where the aggregator adds the noise; the
+                                                 roster's where the clients add all of it, and
+                                                 no more of them collude than the plan allows
 ========= ====================================== ==============================================
 
 References: Balle and Wang 2018, Theorem 8 (closed form); Dong, Roth and Su 2022, Corollary 3.3
@@ -26,9 +28,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, get_args
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from cslr.numerics.roots import brentq
 from cslr.privacy.renyi import renyi_costs
 
 __all__ = [
@@ -76,12 +78,20 @@ class Charge:
     """Participation rate: the probability with which each client participated."""
     task: int | None = None
     """The task it belongs to, of which a client may be capped to a few; None: the round is one."""
+    noise: Literal["aggregator", "clients"] = "aggregator"
+    """Who adds the noise: whoever adds up, or every client its share before the secure sum."""
+    reserved: float = 0.0
+    """What the clients' samplers take from δ, see ``noise_shares.reserved_delta``."""
+    carried: float | None = None
+    """The multiplier of all noise in the release, where survivors added more than is claimed."""
 
     def __post_init__(self) -> None:
         if self.sigma is not None and not 0 < self.sigma < math.inf:
             raise ValueError(f"sigma must be positive and finite, or None, not {self.sigma}")
         if not 0 < self.q <= 1:
             raise ValueError(f"q must lie in (0, 1], not {self.q}")
+        if not 0 <= self.reserved < 1:
+            raise ValueError(f"reserved must lie in [0, 1), not {self.reserved}")
 
 
 def epsilon_of(
@@ -96,14 +106,19 @@ def epsilon_of(
     counted = [c for c in charges if scope == "end_to_end" or c.part == "replay"]
     if not counted:
         return 0.0
-    if adversary == "server" or any(charge.sigma is None for charge in counted):
+    if any(charge.sigma is None for charge in counted):
         return math.inf
-    rounds = _worst_client(counted, cap, ordered=adversary == "roster")
-    known = gaussian_epsilon(_mu(rounds), delta)
-    if adversary == "roster" or all(q == 1.0 for _, q in rounds):
-        return known
+    if adversary == "server" and any(charge.noise != "clients" for charge in counted):
+        return math.inf
+    delta -= math.fsum(charge.reserved for charge in counted)
+    if delta <= 0:
+        return math.inf
+    rounds = _worst_client(counted, cap, ordered=adversary != "public")
+    exact = gaussian_epsilon(_mu(rounds), delta)
+    if adversary != "public" or all(q == 1.0 for _, q in rounds):
+        return exact
     # Who knows less never learns more, however coarsely the losses are computed.
-    return min(known, pld_epsilon(rounds, delta, interval))
+    return min(exact, pld_epsilon(rounds, delta, interval))
 
 
 def total_mu(
@@ -127,6 +142,8 @@ def replace_one_epsilon(
     Replacing moves a sum by up to 2S where zeroing moves it by S, so μ doubles: at δ = 10⁻⁵ a
     zero-out ε of 1 / 4 / 8 is 2.2 / 9.1 / 19.1 here. For comparison with others, never charged.
     """
+    charges = list(charges)
+    delta -= math.fsum(charge.reserved for charge in charges)
     return gaussian_epsilon(2 * total_mu(charges, scope, cap), delta)
 
 

@@ -83,16 +83,21 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     # In half precision 2^20 steps are infinite, and infinity becomes an integer that wraps around.
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float64, casting="same_kind")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    most, least = vectors.max(axis=1, initial=0.0), vectors.min(axis=1, initial=0.0)
+    bad = np.flatnonzero(~(np.isfinite(most) & np.isfinite(least)))  # a NaN is its row's largest
     if bad.size:
         raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
     # Divide by the largest entry first: squares of values near 1e308 would overflow.
-    largest = np.abs(vectors).max(axis=1, initial=0.0, keepdims=True)
-    relative = vectors / np.where(largest > 0, largest, 1.0)
-    norm = np.maximum(np.linalg.norm(relative, axis=1, keepdims=True), 1.0)
+    largest = np.maximum(most, -least)[:, None]
+    scaled = vectors / np.where(largest > 0, largest, 1.0)
+    norm = np.maximum(np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None], 1.0)
     length = np.minimum(largest, grid.bound / grid.share / norm) * norm  # of the clipped row
-    rows = np.trunc(relative / norm * (length / grid.bound * grid.steps)).astype(np.int64)
-    return Bounded(_clip_integers(rows, grid.most), grid, _SEAL)
+    scaled *= length / grid.bound * grid.steps / norm
+    scaled = np.trunc(scaled)
+    # Whole numbers whose squares sum to at most about 2⁴⁸: exact in doubles, in any order.
+    squared = np.einsum("ij,ij->i", scaled, scaled)
+    rows = scaled.astype(np.int64)
+    return Bounded(_clip_integers(rows, squared, grid.most), grid, _SEAL)
 
 
 def admit(rows: IntArray, grid: Grid) -> Bounded:
@@ -103,31 +108,30 @@ def admit(rows: IntArray, grid: Grid) -> Bounded:
     Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, decided in exact
     arithmetic whatever the integers; otherwise ``NotAdmitted``, and nothing is taken.
     """
-    own = np.array(rows, order="C")  # a copy: the caller cannot change a row after the check
-    if own.dtype != np.int64:
-        raise NotAdmitted(f"rows must be 64-bit integers, not {own.dtype}")
-    if own.ndim != 2:
-        raise NotAdmitted(f"rows must have shape (clients, coordinates), not {own.shape}")
-    if len(own) > grid.most_clients:
+    copied = np.array(rows, order="C")  # a copy: the caller cannot change a row after the check
+    if copied.dtype != np.int64:
+        raise NotAdmitted(f"rows must be 64-bit integers, not {copied.dtype}")
+    if copied.ndim != 2:
+        raise NotAdmitted(f"rows must have shape (clients, coordinates), not {copied.shape}")
+    if len(copied) > grid.most_clients:
         raise NotAdmitted(
-            f"rows: {len(own)} clients are more than the {grid.most_clients} this grid allows"
+            f"rows: {len(copied)} clients are more than the {grid.most_clients} this grid allows"
         )
     # Squares of hostile integers wrap around, so the first look is in doubles, from which a row
     # of twice the bound cannot hide; after it the squares are exact in 64 bits.
-    over = np.linalg.norm(own.astype(np.float64), axis=1) > 2.0 * grid.most
+    over = np.linalg.norm(copied.astype(np.float64), axis=1) > 2.0 * grid.most
     if not over.any():
-        over = np.einsum("ij,ij->i", own, own) > grid.most**2
+        over = np.einsum("ij,ij->i", copied, copied) > grid.most**2
     if over.any():
         raise NotAdmitted(
             f"rows: the ℓ2 norm of the vector of client {over.argmax()} exceeds the clip of "
             f"{grid.most} grid steps; clients must clip before they send"
         )
-    return Bounded(own, grid, _SEAL)
+    return Bounded(copied, grid, _SEAL)
 
 
-def _clip_integers(rows: IntArray, steps: int) -> IntArray:
-    """Shrink, in exact integers, the rows whose norm exceeds the clip after rounding."""
-    squared = np.einsum("ij,ij->i", rows, rows)
+def _clip_integers(rows: IntArray, squared: FloatArray, steps: int) -> IntArray:
+    """Shrink, in exact integers, the rows whose squared norm exceeds the clip after rounding."""
     for i in np.flatnonzero(squared > steps * steps):
         norm = math.isqrt(int(squared[i]) - 1) + 1  # ceiling, so that the row cannot stay too long
         rows[i] = np.sign(rows[i]) * (np.abs(rows[i]) * steps // norm)

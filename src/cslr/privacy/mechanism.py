@@ -1,4 +1,4 @@
-"""The last arrow: a sum becomes public, once its cost is on disk.
+"""Release a sum: the charge is on disk before the noisy value is public.
 
 Guarantee: with sensitivity S = ``grid.steps`` (the bound of one client's row) and multiplier σ,
 the noise is a discrete Gaussian of variance (σS)² + 16 steps². By Peikert (2010, Theorem 3.1) that
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.unfinished import Unfinished
+from cslr.privacy.ledger.keys import Unfinished
 from cslr.privacy.noise import MOST_SIGMA, KeyStream, discrete_gaussian, tag_for_sum
 from cslr.privacy.values import _SEAL, Bounded, Noised, Released, Summed
 
@@ -60,6 +61,7 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
 
     With ``charge.sigma`` None nothing is added and the ledger says ε = ∞.
     """
+    _check_drawn_here(charge)
     total = summed.total(_SEAL)
     _check_scale(charge, summed.grid)
     kept = Unfinished(total, summed.grid)
@@ -75,6 +77,7 @@ def publish(noised: Noised, charge: Charge, ledger: Ledger) -> Released[FloatArr
     interruption ``finish`` returns the same release.
     """
     check_claim(noised.sigma, charge)
+    charge = replace(charge, noise="clients", carried=noised.multiplier)
     total = noised.total(_SEAL)
     kept = Unfinished(total, noised.grid, noised=True)
     ledger.charge(charge, lambda key: tag_for_sum(key, total), kept.as_bytes())
@@ -90,14 +93,15 @@ def check_claim(sigma: float, charge: Charge) -> None:
         )
 
 
-def charge_share(own: Summed, charge: Charge, ledger: Ledger) -> bytes:
+def charge_share(share: Summed, charge: Charge, ledger: Ledger) -> bytes:
     """On a client: pay for taking part in one session, and get the key of its noise share.
 
     The charge is on disk in the client's own ledger before its masked vector exists. A retry is
     another session: it is charged again and gets another key.
     """
-    total = own.total(_SEAL)
-    _check_scale(charge, own.grid)
+    charge = replace(charge, noise="clients")
+    total = share.total(_SEAL)
+    _check_scale(charge, share.grid)
     key = ledger.charge(charge, lambda key: tag_for_sum(key, total))
     return ledger.noise_key(key, total)
 
@@ -116,6 +120,14 @@ def finish(charge: Charge, ledger: Ledger) -> Released[FloatArray] | None:
     if kept is None or tag_for_sum(key, kept.total.ravel()) != tag:
         return None
     return Released(_noised(kept, charge, key, ledger), _SEAL)
+
+
+def _check_drawn_here(charge: Charge) -> None:
+    """A ledger may say that clients added the noise only where they did."""
+    if charge.noise == "clients":
+        raise ValueError(
+            f"the charge of {charge.label!r} says that clients add the noise; publish their sum"
+        )
 
 
 def _check_scale(charge: Charge, grid: Grid) -> None:
@@ -150,6 +162,7 @@ def release_each(
             "charge.q must be 1: a message released under its sender's name is not amplified by "
             "sampling"
         )
+    _check_drawn_here(charge)
     if not answers:
         raise ValueError("answers must not be empty")
     grid = answers[0].grid

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise from a cryptographic stream.
+"""Discrete Gaussian noise, and participation coins, from a cryptographic stream.
 
 ``N_Z(0, σ²)``: P[x] ∝ exp(−x² / 2σ²) on the integers, drawn by the rejection sampler of Canonne,
 Kamath and Steinke (2020, Algorithms 1 and 3), vectorised. We write it ourselves because no
@@ -20,9 +20,20 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from cslr.arrays import IntArray
+from cslr.arrays import BoolArray, IntArray
 
-__all__ = ["MOST_SIGMA", "KeyStream", "discrete_gaussian", "key_for_sum", "tag_for_sum"]
+__all__ = [
+    "DRAW_ERROR",
+    "MOST_SIGMA",
+    "KeyStream",
+    "discrete_gaussian",
+    "key_for_sum",
+    "poisson_cohort",
+    "tag_for_sum",
+]
+
+DRAW_ERROR: Final = 2.0**-48
+"""Total variation between one draw of the sampler and the discrete Gaussian."""
 
 MOST_SIGMA: Final = 2**40
 """Grid steps: up to here a draw takes its low bits and its sign from one word."""
@@ -102,3 +113,18 @@ def _happens(probability: NDArray[np.float64], stream: KeyStream) -> NDArray[np.
     threshold = np.minimum(probability * 2.0**64, 2.0**64 - 2048)
     certain = probability >= 1.0
     return (stream.words(len(probability)) < threshold.astype(np.uint64)) | certain
+
+
+def poisson_cohort(clients: int, q: float, coins: KeyStream) -> BoolArray:
+    """(clients,) True where the client participates, by a coin each; all of them at q = 1.
+
+    Only such independent (Poisson) coins earn the amplification that the ``public`` adversary is
+    charged with; a cohort of fixed size does not, and coins that can be recomputed from a published
+    seed earn nothing. Where privacy is enforced the stream is keyed by the operating system and
+    forgotten.
+    """
+    if not 0 < q <= 1:
+        raise ValueError(f"q must lie in (0, 1], not {q}")
+    if q == 1:
+        return np.ones(clients, dtype=np.bool_)
+    return coins.words(clients) < np.uint64(int(q * 2**64))

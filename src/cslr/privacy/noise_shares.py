@@ -18,7 +18,7 @@ from typing import Final
 
 from cslr.arrays import IntArray
 from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps
-from cslr.privacy.noise import KeyStream, discrete_gaussian
+from cslr.privacy.noise import DRAW_ERROR, KeyStream, discrete_gaussian
 
 __all__ = [
     "draw_share",
@@ -28,8 +28,6 @@ __all__ = [
     "share_scale",
 ]
 
-_DRAW_ERROR: Final = 2.0**-48
-"""Total variation between one draw of the sampler and the discrete Gaussian."""
 _ROUNDING_VARIANCE: Final = 16.0
 
 
@@ -88,7 +86,7 @@ def reserved_delta(clients: int, coordinates: int, releases: int = 1) -> float:
     """n · D · 2⁻⁴⁸ for each release: the part of δ that the samplers' own error uses up."""
     if min(clients, coordinates, releases) < 0:
         raise ValueError("clients, coordinates and releases must not be negative")
-    return clients * coordinates * releases * _DRAW_ERROR
+    return clients * coordinates * releases * DRAW_ERROR
 
 
 def _check_survivors(threshold: int, survivors: int) -> None:

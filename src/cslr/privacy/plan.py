@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-from scipy.optimize import brentq
-
 from cslr.errors import ConfigError
+from cslr.numerics.roots import brentq
 from cslr.privacy.accounting import (
     Adversary,
     Charge,
@@ -22,17 +21,14 @@ from cslr.privacy.accounting import (
     epsilon_of,
     gaussian_epsilon,
 )
+from cslr.privacy.client_noise import ClientNoise
 
 __all__ = [
     "Budget",
-    "Forecast",
     "Plan",
     "Schedule",
     "Unit",
     "calibrate",
-    "forecast",
-    "promise_warnings",
-    "weak_delta",
     "with_noise",
 ]
 
@@ -41,9 +37,6 @@ Unit = Literal["client", "person"]
 
 _LEAST_SIGMA: Final = 0.05
 """Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
-
-_WEAK_EPSILON: Final = 20.0
-"""ε above which a promise hardly limits what an adversary learns."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +120,8 @@ class Plan:
     schedule: Schedule = _ONE_SUM
     head_q: float = 1.0
     """q of a model's updates."""
+    clients: ClientNoise | None = None
+    """Set where clients add the noise; None: whoever adds up does."""
 
     @property
     def sigma(self) -> float | None:
@@ -153,7 +148,7 @@ class Plan:
         Beside lists, which come with their senders' names, everyone knows who took part in it.
         """
         q = 1.0 if self.schedule.lists else self.q
-        return Charge(label, task * self.schedule.coins, "replay", self.sigma, q, task)
+        return self._paid(Charge(label, task * self.schedule.coins, "replay", self.sigma, q, task))
 
     def list_charge(self, label: str, task: int) -> Charge:
         """What a message noised on the device costs."""
@@ -162,14 +157,20 @@ class Plan:
 
     def head_charge(self, label: str, task: int, update: int) -> Charge:
         """What an update of a model costs, the ``update``-th of its task."""
-        place = self.schedule.coins - self.schedule.head + update
-        coin = task * self.schedule.coins + place
-        return Charge(label, coin, "head", self.head_sigma, self.head_q, task)
+        number = self.schedule.coins - self.schedule.head + update
+        coin = task * self.schedule.coins + number
+        return self._paid(Charge(label, coin, "head", self.head_sigma, self.head_q, task))
 
     def evaluation_charge(self, label: str) -> Charge:
         """The charge of an evaluation: all clients participate, after all tasks are released."""
         coin = self.releases * self.schedule.coins
-        return Charge(label, coin, "evaluation", self.evaluation_sigma)
+        return self._paid(Charge(label, coin, "evaluation", self.evaluation_sigma))
+
+    def _paid(self, charge: Charge) -> Charge:
+        """With what clients' noise takes from δ, where they add it."""
+        if self.clients is None:
+            return charge
+        return replace(charge, noise="clients", reserved=self.clients.reserved)
 
     def charges(self) -> list[Charge]:
         """Everything the plan will release, under names of its own."""
@@ -197,6 +198,8 @@ class Plan:
             sigmas["evaluation_sigma"] = self.evaluation_sigma
         else:
             del plain["schedule"]["evaluation"]
+        if self.clients is None:  # as plans were before clients could add noise
+            del plain["clients"]
         return {**plain, **sigmas}
 
 
@@ -207,11 +210,14 @@ def calibrate(
     cap: int | None = None,
     schedule: Schedule = _ONE_SUM,
     head_q: float = 1.0,
+    *,
+    clients: ClientNoise | None = None,
 ) -> Plan:
     """The least noise with which ``releases`` tasks of ``schedule`` stay within the budget.
 
     q: probability that a client takes part in a release; it lowers ε only against ``public``.
     cap: the most tasks any client contributes to (default: all of them).
+    clients: given where clients add the noise: room for spare sessions, and less δ.
     """
     if releases < 1:
         raise ConfigError(f"releases must be at least 1, not {releases}")
@@ -226,13 +232,30 @@ def calibrate(
             "cap, the maximum number of tasks a client contributes to, must lie in "
             f"1..{releases}, not {cap}"
         )
-    plan = Plan(budget, releases, q, cap, None, schedule, head_q)
+    plan = Plan(budget, releases, q, cap, None, schedule, head_q, clients)
+    if clients is not None:
+        _check_client_noise(plan)
     if math.isinf(budget.epsilon):
         return plan
     halves = (schedule.replay + schedule.lists > 0) + (schedule.head > 0)
-    plan = replace(plan, unit=_unit_full(budget, cap * halves + schedule.evaluation))
+    count, promised = cap * halves + schedule.evaluation, budget
+    if clients is not None:
+        sessions = len(plan.charges()) + clients.spare
+        promised = replace(budget, delta=budget.delta - sessions * clients.reserved)
+        count += clients.spare
+    plan = replace(plan, unit=_unit_full(promised, count))
     amplified = any(charge.q < 1 for charge in plan.charges())
     return _sampled(plan) if budget.adversary == "public" and amplified else plan
+
+
+def _check_client_noise(plan: Plan) -> None:
+    """What clients that add their own noise do not offer."""
+    if min(plan.q, plan.head_q) < 1 or plan.schedule.lists:
+        raise ConfigError(
+            "where clients add the noise all of them take part (q = 1), and no lists are released"
+        )
+    if math.isinf(plan.budget.epsilon):
+        raise ConfigError("epsilon must be finite where clients add the noise")
 
 
 def with_noise(plan: Plan, sigma: float) -> Plan:
@@ -276,9 +299,12 @@ def _sampled(plan: Plan) -> Plan:
     epsilon = plan.budget.epsilon
     coarse = max(1e-4, min(1e-2, epsilon / 100))
     for interval in (coarse, coarse / 8, 1e-4):
-        found = _root_of_pld(plan, interval)
-        if found.unit == _LEAST_SIGMA or 0.995 * epsilon <= found.epsilon("public") <= epsilon:
-            return found
+        multiplier = _root_of_pld(plan, interval)
+        if (
+            multiplier.unit == _LEAST_SIGMA
+            or 0.995 * epsilon <= multiplier.epsilon("public") <= epsilon
+        ):
+            return multiplier
     return plan
 
 
@@ -305,66 +331,3 @@ def _root_of_pld(plan: Plan, interval: float) -> Plan:
             return at(brentq(excess, low, high, xtol=1e-6))
         high = low
     return replace(plan, unit=_LEAST_SIGMA)
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Before any data: how a mode's signal will compare with the noise."""
-
-    signal_to_noise: float
-    """N / (σ √D): the norm of a sum in which all units agree, over the norm of the noise."""
-    advice: str
-
-
-def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
-    """Signal to noise of one mode's mean in ``dimension`` coordinates, and what to do about it.
-
-    Every client's vector has norm at most S, so N agreeing clients (qN expected) sum to at most
-    qNS, while the noise has norm about σS√D.
-    """
-    if plan.sigma is None:
-        return Forecast(math.inf, "No noise: nothing is protected.")
-    units = {"client": "clients", "person": "people"}[plan.budget.unit]
-    ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
-    if ratio >= 3:
-        advice = f"Good: the {units}' data will outweigh the noise, with or without a label prior."
-    elif ratio >= 0.5:
-        advice = (
-            f"Workable with the label prior; more {units} or a larger ε will still help "
-            "considerably."
-        )
-    elif ratio >= 0.1:
-        advice = (
-            "Weak: the result will be little better than the label prior. Fewer releases per "
-            f"{plan.budget.unit} (--cap), more {units} or a larger ε help most."
-        )
-    else:
-        need = math.ceil(0.5 * plan.sigma * math.sqrt(dimension) / plan.q)
-        advice = f"Not useful: the noise outweighs the data. About {need} {units} would be needed."
-    return Forecast(ratio, advice)
-
-
-def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
-    """A warning where δ ≥ 1/N: giving one unit's rows away outright satisfies (0, 1/N).
-
-    count: N, registered units.
-    """
-    if delta * count < 1:
-        return None
-    units = {"client": "clients", "person": "people"}[unit]
-    return (
-        f"delta = {delta:g} is not below 1/{count}, one over the number of {units}: "
-        f"publishing all rows of one random {unit} would also satisfy it. Choose a smaller δ"
-    )
-
-
-def promise_warnings(epsilon: float, delta: float, count: int, unit: Unit = "client") -> list[str]:
-    """What is to be said of a promise that protects little: ε above 20, δ ≥ 1/N."""
-    found = [weak_delta(delta, count, unit)]
-    if _WEAK_EPSILON < epsilon < math.inf:
-        found.insert(
-            0,
-            f"epsilon = {epsilon:g} is above {_WEAK_EPSILON:g}: it hardly limits what an adversary "
-            f"learns about a {unit}. Values from 1 to 8 are usual",
-        )
-    return [warning for warning in found if warning is not None]

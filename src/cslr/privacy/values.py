@@ -1,4 +1,4 @@
-"""The ladder a private number climbs: raw -> Bounded -> Summed -> Released.
+"""The types of private values: raw -> Bounded -> Summed -> Released.
 
 Each arrow exists in one place: ``grid.bound`` clips, ``secure_sum`` adds up, ``mechanism.release``
 charges the ledger and adds noise. Across machines the clients add the noise before anybody adds up:

@@ -1,1 +1,1 @@
-"""Algorithm 1 of the paper: ``round.py`` is the page, ``step1`` … ``step5`` its lines."""
+"""Algorithm 1 of the paper: ``round.py`` combines the steps ``step1`` … ``step5``."""

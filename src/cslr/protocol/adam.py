@@ -24,9 +24,9 @@ BLOCK: Final = 1 << 14
 
 
 class Adam:
-    """Moves arrays against their gradients; both are views into one flat vector each.
+    """Adam for several arrays; values and gradients are views into one flat vector each.
 
-    No operation reads two numbers of a vector, so what is stacked in an array stays apart.
+    All operations are elementwise, so models stacked in an array do not mix.
     """
 
     def __init__(self, start: Sequence[FloatArray], learning_rate: float) -> None:

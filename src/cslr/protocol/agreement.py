@@ -1,7 +1,7 @@
-"""What clients and server agree on before the first release. All of it is public.
+"""The public settings that clients and server fix before the first release.
 
-The clipping bound comes from *simulated clients on the public corpus*: groups of like sentences
-stand for labels, small samples of them for clients.
+The clipping bound comes from *simulated clients on the public corpus*: groups of similar sentences
+act as labels, small samples of them as clients.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Agreement:
 
     @property
     def expected_weight(self) -> float:
-        """What a mode's weights are expected to sum to if all registered clients take part."""
+        """The expected sum of a mode's weights if all registered clients participate."""
         return FILLED * self.kept * self.clients
 
     def layout(self, modes: int) -> Layout:
@@ -107,7 +107,7 @@ class Agreement:
         expected: FloatArray | None = None,
         head: Head | None = None,
     ) -> Request:
-        """What clients are told for a task; ``expected`` (K, r) replaces the prototypes' means."""
+        """The request for a task; ``expected`` (K, r) replaces the prototypes' means."""
         groups = self.modes.groups_of(labels)
         chosen = self.modes.of_groups(groups)
         prototypes = self.modes.prototypes
@@ -136,15 +136,20 @@ class Agreement:
         head: Head | None,
         earlier: Sequence[TaskRelease],
     ) -> Request:
-        """The same with prototypes where earlier releases lead us to expect this task's modes."""
+        """The same with prototypes moved to the means that earlier releases predict."""
         if self.paper is not None:
             return self.request(task, labels, head=head)
         modes = self.modes.of_groups(self.modes.groups_of(labels))
         expected = expected_means(earlier, self.modes, self.space, task, modes)
         return self.request(task, labels, expected, head)
 
-    def read(self, sums: Statistics, request: Request, plan: Plan) -> TaskRelease:
-        """Released sums beside the public facts that give them meaning."""
+    def read(
+        self, sums: Statistics, request: Request, plan: Plan, carried: float | None = None
+    ) -> TaskRelease:
+        """Released sums with the public facts that are needed to read them.
+
+        carried: the noise multiplier that came with the release; None: the plan's.
+        """
         share = plan.q * plan.cap / plan.releases / request.sub_modes
         share *= self.resolution.share_of_labels(len(request.groups))
         modes, offered = self.modes.of_groups(request.groups), request.candidates
@@ -161,7 +166,7 @@ class Agreement:
             modes=modes,
             prototypes=request.prototypes.mean,
             sums=sums,
-            noise=Noise.of(plan.sigma, self.bounds, request.layout),
+            noise=Noise.of(plan.sigma if carried is None else carried, self.bounds, request.layout),
             expected_weight=share * self.expected_weight,
             logits=request.head is not None,
             elected=winners,
@@ -176,7 +181,7 @@ class Agreement:
         return self.modes.candidates[[self.modes.groups.index(group) for group in groups]]
 
     def public_facts(self) -> dict[str, object]:
-        """What the ledger fixes together with the plan, see ``sketches``."""
+        """The public facts that the ledger records with the plan, see ``sketches``."""
         facts: dict[str, object] = {
             "space": space_facts(self.space),
             "seed": self.seed,

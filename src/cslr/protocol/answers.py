@@ -1,4 +1,4 @@
-"""What a device does with a question: one function for each kind, and all kinds in one table."""
+"""How a device answers requests: one function per kind, listed in one table."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ ANSWERS: Final[Mapping[AskKind, Callable[[Any, Ask[Any]], Bounded]]] = {
 
 
 def answer(rows: Any, ask: Ask[Any]) -> Bounded:
-    """What b clients with these rows answer; nothing of one client moves another's answer."""
+    """The answers of b clients with these rows; each depends on the client's own rows only."""
     return ANSWERS[ask.kind](rows, ask)
 
 
 @dataclass(eq=False)
 class Device:
-    """Answers questions for the clients of one round, and saves work between questions.
+    """Answers requests for the clients of one round, and caches work between requests.
 
-    The four statistics of a task are four questions about the same request: what clients compute
-    for the first is kept, by client, until another request comes.
+    The four statistics of a task share one request: what clients compute for the first statistic is
+    cached, per client, until another request arrives.
     """
 
     _request: Request | None = field(default=None, init=False)

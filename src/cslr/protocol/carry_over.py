@@ -1,10 +1,10 @@
-"""What was released under one encoder, read in the space of another: post-processing, so free.
+"""Carry releases of one encoder over to the space of another: post-processing, at no cost.
 
-A ridge map says what texts that one encoder places at z are expected to look like to the other, so
-it takes the mean of a mode to the mean of the same texts.
+A ridge map predicts the other encoder's embedding of a text from this one's, so it takes the mean
+of a mode to the mean of the same texts.
 
-``carried`` moves a release, so that later ones can be read beside it; its noise goes the same way
-and grows or shrinks with the map. ``lifted`` moves the replay that was made of releases already.
+``carried`` maps a release, so that later ones can be combined with it; its noise is mapped too and
+grows or shrinks with the map. ``lifted`` maps a replay that was already estimated.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Passage:
 
     @property
     def loudness(self) -> float:
-        """By how much noise grows that is alike in all old directions.
+        """The factor by which isotropic noise grows under the map.
 
-        In the root mean square over the new ones, each as far as it matters: a map is loudest where
-        encoders agree most, and those are the directions that tell topics apart.
+        The root mean square over the new directions, weighted by ``matters``: a map amplifies most
+        where encoders agree most, and those directions separate topics.
         """
         grown = np.square(self.matrix).sum(axis=0)
         return float(np.sqrt(self.matters @ grown / self.matters.sum()))
@@ -60,7 +60,7 @@ def passage(old: PublicSpace, new: PublicSpace, between: Affine) -> Passage:
 
 
 def raw_passage(old: PublicSpace, new: PublicSpace) -> Passage:
-    """The wrong one: a coordinate keeps its number."""
+    """For comparison only: coordinates are reused unchanged."""
     matrix, matters = np.eye(old.dimension, new.dimension), new.between[: new.dimension]
     return Passage(matrix, np.zeros(new.dimension), matters)
 

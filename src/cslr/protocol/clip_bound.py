@@ -25,7 +25,7 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     """The agreement with S and the share of weight that survives clipping to it.
 
     public: (n, d) the embedded public corpus. The simulated clients are compared with prototypes
-    at the public centre, whatever the labels' own are.
+    at the public centre, not with those of the labels.
     """
     if agreement.paper is not None:
         return _written_bounds(agreement)

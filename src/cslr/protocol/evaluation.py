@@ -1,4 +1,4 @@
-"""Right answers on clients' own test rows as one noised sum: an evaluation that is paid for.
+"""Private evaluation: correct answers on clients' test rows as one noisy, charged sum.
 
 A unit (a client) with test rows of m tasks says for each of these tasks which share a_j of its rows
 is answered rightly and which wrongly, both divided by √m, and zeros for the other tasks:
@@ -44,7 +44,7 @@ LEAST_WEIGHT: Final = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What an evaluation says about each task; made of released values, so it may be stored."""
+    """Accuracy per task from released values, so it may be stored."""
 
     accuracy: FloatArray  # (T,) in [0, 1], NaN where too few units have test rows
     error: FloatArray  # (T,) standard error by the noise alone, NaN where accuracy is
@@ -81,12 +81,14 @@ def shares_of(right: BoolArray, tasks: IntArray, count: int) -> FloatArray:
 def answers_of(graded: Graded, ask: Ask[Exam]) -> Bounded:
     """On the device: what units say about their own test rows, clipped.
 
-    Without any unit it is one row of zeros, so that a sum without test rows can be released, too.
+    Without any unit it is one row of zeros, so that a sum without test rows can be released.
     """
     count, units = ask.request.tasks, graded.units
+    order = np.argsort(units, kind="stable")
+    ends = np.flatnonzero(np.diff(units[order])) + 1
     vectors = [
-        shares_of(graded.right[units == unit], graded.tasks[units == unit], count)
-        for unit in np.unique(units)
+        shares_of(graded.right[own], graded.tasks[own], count)
+        for own in (np.split(order, ends) if len(order) else ())
     ]
     return bound(np.stack([*vectors] or [np.zeros(2 * count)]), ask.grid)
 
@@ -94,7 +96,7 @@ def answers_of(graded: Graded, ask: Ask[Exam]) -> Bounded:
 def measured(
     cohort: Callable[[], Cohort], exam: Exam, plan: Plan, ledger: Ledger, keep: Keep
 ) -> Released[Measured]:
-    """The evaluation that the plan pays for; one that was begun before is not paid for again.
+    """The evaluation that the plan includes; an interrupted one is not charged again.
 
     cohort: the units with test rows, who are given the model that is evaluated.
 

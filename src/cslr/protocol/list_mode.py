@@ -1,9 +1,8 @@
-"""``list`` mode, the paper's main protocol: clients release noised lists, the server names them.
+"""``list`` mode, the paper's main protocol: clients release noisy lists, the server assigns ids.
 
-A list that the server reads arrives under its sender's name: local privacy, with no cohort to hide
-in and no amplification. The server clusters the signatures of what it was sent (post-processing)
-and sends the canonical ids back; the sum that follows is a second message from raw statistics, and
-is paid for again.
+The server knows the sender of a list: local privacy, without amplification by a cohort. The server
+clusters the signatures of the lists (post-processing) and sends the canonical ids back; the sum
+that follows is a second message from raw statistics and is charged separately.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["list_ask", "list_of", "list_statistics", "with_names"]
 
 
 def list_statistics(examples: Examples, request: Request) -> Statistics:
-    """(b, groups × L, ·) what a list says: each entry by itself, about the public centre."""
+    """(b, groups × L, ·) the statistics of a list, per entry, relative to the public centre."""
     parts = []
     for x, group in group_lists(examples, request):
         if request.paper is not None:
@@ -61,13 +60,13 @@ def list_of(examples: Examples, ask: Ask[Request]) -> Bounded:
 
 
 def list_ask(request: Request, agreement: Agreement) -> Ask[Request]:
-    """Line 1: the question for the lists of a task."""
+    """Line 1: the request for the lists of a task."""
     told = replace(request, layout=agreement.list_layout(len(request.groups)))
     return Ask(f"task {request.task} list", "list", told, Grid(agreement.list_bound))
 
 
 def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
-    """Lines 5 and 6: what clients are told after their noised lists (b, 1 + D) were named."""
+    """Lines 5 and 6: the request with the ids of the clients' noisy lists (b, 1 + D)."""
     clients = lists[:, 0].astype(int).tolist()
     if request.paper is not None:
         return _written_names(request, clients, named(layout.unpack(lists[:, 1:]), request))

@@ -1,8 +1,8 @@
-"""Everything that leaves a client, by kind, and what pays for it.
+"""All kinds of messages that leave a client, and how each is charged.
 
 One entry for each kind of message: where it goes, what bounds one client's part in it, who adds the
-noise, and how it is charged. ``messages_of`` finds the entries of a charge and refuses one that
-nobody declared. Every method is run with all its messages recorded to show that these are all.
+noise, and how it is charged. ``messages_of`` finds the entries of a charge and refuses undeclared
+ones. A test records all messages of every method to show that the list is complete.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import Any
 from cslr.arrays import FloatArray
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.mechanism import finish, recall, release, release_each, settle
+from cslr.privacy.mechanism import finish, publish, recall, release, release_each, settle
 from cslr.privacy.values import Released
-from cslr.protocol.ports import Ask, Cohort, Keep
+from cslr.protocol.ports import Ask, Cohort, Keep, NoisedCohort
 
 __all__ = ["release_lists", "release_once", "release_sum"]
 
@@ -18,10 +18,16 @@ __all__ = ["release_lists", "release_once", "release_sum"]
 def release_sum(
     ask: Ask[Any], cohort: Callable[[], Cohort], charge: Charge, ledger: Ledger, keep: Keep
 ) -> Released[FloatArray]:
-    """(D,) the noised sum of what a cohort answers; nobody is asked if it was released before."""
+    """(D,) the noisy sum of a cohort's answers; clients are not asked if it was released before.
+
+    Clients on other machines add the noise themselves; ``ledger.carried`` tells how much of it.
+    """
 
     def released() -> Released[FloatArray]:
-        return release(cohort().total(ask), charge, ledger)
+        asked = cohort()
+        if isinstance(asked, NoisedCohort):
+            return publish(asked.noised(ask, charge, ledger), charge, ledger)
+        return release(asked.total(ask), charge, ledger)
 
     return release_once(charge, released, ledger, keep)
 
@@ -29,7 +35,7 @@ def release_sum(
 def release_lists(
     ask: Ask[Any], cohort: Cohort, charge: Charge, ledger: Ledger, keep: Keep
 ) -> Released[FloatArray]:
-    """(b, 1 + D) what each client answers, noised by itself, after the client's id."""
+    """(b, 1 + D) each client's id and its answer with noise of its own."""
 
     def released() -> Released[FloatArray]:
         clients, answers = cohort.each(ask)
@@ -41,9 +47,9 @@ def release_lists(
 def release_once(
     charge: Charge, ask_and_pay: Callable[[], Released[FloatArray]], ledger: Ledger, keep: Keep
 ) -> Released[FloatArray]:
-    """The result of a charge: as it was kept, finished after an interruption, or released now.
+    """The result of a charge: read back, finished after an interruption, or released now.
 
-    ask_and_pay: asks the clients, charges and adds noise. It is not called where the result is kept
+    ask_and_pay: asks the clients, charges and adds noise. It is not called if the result is saved
     or its sum was charged already, so what happens after a crash does not depend on clients' rows.
 
     Guarantee: what is kept was charged, and is charged once however often this is interrupted,

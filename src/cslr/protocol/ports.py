@@ -1,22 +1,24 @@
-"""The only questions a server may ask of its clients.
+"""The interface between server and clients: the only requests a server can make.
 
-A question is an ``Ask``: a value with a name, which can travel as a message. ``Cohort.total`` shows
-the server nothing but the sum over the clients that take part, ``each`` only what every device has
-noised by itself. In process they are vectorised calls, over a network messages and a secure
-aggregation; the protocol cannot tell which.
+A request is an ``Ask``: a named value that can be sent as a message. ``Cohort.total`` gives the
+server only the sum over the participating clients, ``each`` only answers that every device has
+noised itself. In one process these are vectorised calls, over a network messages and a secure
+aggregation; the protocol does not depend on which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
 from cslr.paper_constants import PaperConstants
+from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.values import Bounded, Noised, Summed
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.resolution import FEW_UNITS, Resolution
@@ -24,7 +26,7 @@ from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Layout
 from cslr.protocol.targets import Family
 
-__all__ = ["Ask", "AskKind", "Cohort", "Examples", "Keep", "Request", "Training"]
+__all__ = ["Ask", "AskKind", "Cohort", "Examples", "Keep", "NoisedCohort", "Request", "Training"]
 
 AskKind = Literal["sum", "block", "list", "update", "evaluation"]
 """A task's joint vector, one of its four statistics, a list, an update of a model, or the shares of
@@ -48,7 +50,7 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """PUBLIC. What every client is told: it may depend on released values, never on raw ones."""
+    """PUBLIC. The request to every client: it may depend on released values, never on raw ones."""
 
     task: int
     groups: tuple[tuple[int, ...], ...]
@@ -88,17 +90,17 @@ class Request:
 
 
 class Keep(Protocol):
-    """Where released vectors are made safe, and found again after an interruption."""
+    """Storage of released vectors, which are read back after an interruption."""
 
     def load(self, label: str) -> FloatArray | None:
-        """What was kept under this label, if anything."""
+        """The vector saved under this label, if any."""
 
     def save(self, label: str, vector: FloatArray) -> None:
         """Durable when it returns."""
 
 
 class Training(Protocol):
-    """PUBLIC. What every client is told for one round in which clients train a model."""
+    """PUBLIC. The request to every client for one round of training."""
 
     def updates(self, examples: Examples) -> FloatArray:
         """(b, D) how each client would change the model; zeros for one without rows."""
@@ -106,7 +108,7 @@ class Training(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Ask(Generic[R_co]):
-    """PUBLIC. One question to clients, the same for all of them."""
+    """PUBLIC. One request to clients, the same for all of them."""
 
     label: str
     """Its name in the ledger, among what is kept, and in messages."""
@@ -120,10 +122,18 @@ class Ask(Generic[R_co]):
 
 
 class Cohort(Protocol):
-    """The clients, as the server may see them."""
+    """The participating clients, through the server's interface."""
 
     def total(self, ask: Ask[Any]) -> Summed:
-        """The sum of what all clients answer, and nothing else."""
+        """The sum of all clients' answers."""
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
-        """What each client answers, under its name; it is noised before anybody opens it."""
+        """The answer of each client with its id; noised before it can be read."""
+
+
+@runtime_checkable
+class NoisedCohort(Protocol):
+    """Clients on other machines, which add noise to their answers before the sum."""
+
+    def noised(self, ask: Ask[Any], charge: Charge, ledger: Ledger) -> Noised:
+        """The sum of what the survivors answer with their noise, unmasked if it can be paid for."""

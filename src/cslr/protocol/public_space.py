@@ -1,12 +1,12 @@
-"""The public space: everything clients and server agree on before any private datum is read.
+"""The public space that clients and server fix before any private row is read.
 
 A public corpus is embedded once. Around its centre, sentences that lie near each other form
 local topics; how topics differ gives the directions in which classes are likely to differ
 (``basis``, ``between``), how sentences differ within a topic gives the shape of a class
 (``within``). Coordinates are x = Vᵀ(z − c); the first r of them are released, the rest is
-described by public figures alone. Few sentences know few directions: both covariances are shrunk
-towards the identity as far as their number demands, and at most half as many directions are
-released as there are sentences.
+described by public statistics only. Few sentences determine few directions: both covariances are
+shrunk towards the identity according to the number of sentences, and at most half as many
+directions are released as there are sentences.
 
 Nothing here may be computed from client data: the anchors, the directions and the label priors
 are part of the plan that is fixed before the first release.
@@ -49,7 +49,7 @@ ignores what is publicly known about the shape of a class."""
 class PublicSpace:
     """One encoder's coordinates, or common ones: clients with other encoders are translated first.
 
-    What follows only ever asks for ``into``, ``lift``, ``between``, ``within`` and ``anchors``.
+    Other modules use only ``into``, ``lift``, ``between``, ``within`` and ``anchors``.
     """
 
     encoder: str
@@ -77,7 +77,7 @@ class PublicSpace:
 
     @cached_property
     def plain_shape(self) -> FloatArray:
-        """The same, not tempered: as a mode's texts are expected to lie."""
+        """The same, not tempered: the expected covariance of a mode's texts."""
         return self._shape(self.within, 1.0)
 
     def _shape(self, covariance: FloatArray, power: float) -> FloatArray:
@@ -105,7 +105,7 @@ class PublicSpace:
 
 
 def known_directions(sentences: int) -> int:
-    """The most directions that so many public sentences allow to release; at least one."""
+    """The maximum number of released directions for so many public sentences; at least one."""
     return max(1, sentences // LEAST_SENTENCES)
 
 
@@ -294,8 +294,8 @@ def _towards_texts(
 ) -> FloatArray:
     """(c, r) how to move the means of the sentences of labels so that their texts count as much.
 
-    A text is no example of its label, but the direction in which to look for it. As a mean it is
-    the one that a head which knows the shape of a mode would answer with that direction.
+    A label text is not an example of its label, but gives its direction: as a mean it is the one
+    for which a head that knows the shape of a mode would have that direction.
     """
     means = np.stack([public[group].mean(axis=0) for group in groups]) - space.centre
     means = means @ space.basis  # (c, d)
@@ -304,8 +304,27 @@ def _towards_texts(
     far = np.einsum("ki,ki->k", means, np.linalg.solve(space.shape, means.T).T)
     away = np.einsum("ki,ki->k", rules, of_texts)
     of_texts *= np.sqrt(far / np.maximum(away, 1e-12))[:, None]
-    moved: FloatArray = (of_texts - means)[:, : space.dimension] / 2
+    share = _share_of_texts(public, texts, groups)
+    moved: FloatArray = share * (of_texts - means)[:, : space.dimension]
     return moved
+
+
+def _share_of_texts(public: FloatArray, texts: FloatArray, groups: IntArray) -> float:
+    """How much label texts count in prototypes; the sentences that stand for labels are the rest.
+
+    A corpus may hold no sentence that is about a label. How clearly those of ``groups`` (c, k)
+    prefer their own label, in standard deviations m of a similarity, tells: they count for
+    m² / (1 + m²).
+    """
+    if len(texts) < 2:
+        return 0.5
+    similarity = public @ texts.T  # (n, c)
+    margins = []
+    for label, group in enumerate(groups):
+        others = np.delete(similarity[group], label, axis=1).max(axis=1)
+        margins.append((similarity[group, label] - others).mean() / similarity[:, label].std())
+    clear = max(float(np.mean(margins)), 0.0)
+    return 1.0 / (1.0 + clear**2)
 
 
 def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:

@@ -1,14 +1,13 @@
-"""How fine a release is: a public function of the plan, computed before any row is read.
+"""The resolution of a release: a public function of the plan, computed before any row is read.
 
-Noise is the same for a large and a small contribution, so what is worth sending depends on how many
-units add up. Few large units (silos): means, and one number for the spread. Many small ones: each
-counts fully from as many rows as it is expected to have, weights are worth measuring, and where the
-noise allows it the contribution also carries one symmetric matrix, the second moments that all
+The noise does not depend on the size of a contribution, so the useful level of detail depends on
+the number of units. Few large units (silos): means, and one number for the spread. Many small
+units: a unit has full weight from its expected number of rows on, weights are measured, and if the
+noise allows it the contribution also contains one symmetric matrix, the second moments that all
 modes of a task share (``tied``), in the leading r₂ public directions.
 
-A direction is worth a place in the matrix if what covariances are expected to differ from the
-public ones there, ``EXPECTED`` of its public variance, exceeds the noise of an entry once all tasks
-are released.
+A direction enters the matrix if the expected difference of covariances from the public ones,
+``EXPECTED`` times its public variance, exceeds the noise of an entry after all tasks.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ MOST_ROWS: Final = 8
 
 @dataclass(frozen=True)
 class Units:
-    """What is publicly known of the units of privacy: declared numbers, none counted on rows."""
+    """Public facts about the units of privacy: declared numbers, never counted on rows."""
 
     count: int  # N, registered
     rows: int = MOST_ROWS
@@ -53,7 +52,7 @@ UNKNOWN_UNITS: Final = Units(1)
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a contribution describes, and the public scale of each of its blocks."""
+    """The contents of a contribution, and the public scale of each block."""
 
     full_weight: int = MOST_ROWS
     """Rows from which on a label of a unit counts fully: w = min(n, full) / full."""
@@ -105,7 +104,7 @@ def resolve(
 
 
 def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
-    """What a mode's weights are expected to sum to: a unit with few rows has few labels."""
+    """The expected sum of a mode's weights: a unit with few rows has few labels."""
     share = min(1.0, units.rows / labels_per_task)
     return plan.q * units.count * plan.cap / plan.releases * share
 

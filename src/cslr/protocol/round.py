@@ -26,11 +26,7 @@ from cslr.protocol.once import release_lists, release_sum
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request
 from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step3_match import canonical_ids
-from cslr.protocol.step4_aggregate.contribution import (
-    Statistics,
-    group_statistics,
-    joined,
-)
+from cslr.protocol.step4_aggregate.contribution import Statistics, group_statistics, joined
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
 from cslr.protocol.step4_aggregate.tied import with_tied
 from cslr.protocol.step5_rehearse import Rehearsal, rehearse
@@ -52,9 +48,9 @@ BLOCKS: Final = ("weights", "means", "seconds", "targets")
 
 
 def statistics_of(examples: Examples, request: Request) -> Statistics:
-    """Lines 1 to 7, on the device: what b clients have to say about each mode, still raw.
+    """Lines 1 to 7, on the device: the raw statistics of b clients about each mode.
 
-    No operation mixes two clients, so their order cannot matter.
+    Clients are independent, so their order does not matter.
     """
     parts: list[Statistics] = []
     # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
@@ -70,25 +66,25 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
 
 
 def sum_ask(request: Request) -> Ask[Request]:
-    """The question for all that clients have to say about a task, as one vector."""
+    """The request for all statistics of a task as one vector."""
     return Ask(f"task {request.task}", "sum", request, request.grids[0])
 
 
 def block_ask(request: Request, block: int) -> Ask[Request]:
-    """The question for one of the four statistics of a task."""
+    """The request for one of the four statistics of a task."""
     label = f"task {request.task} {BLOCKS[block]}"
     return Ask(label, "block", request, request.grids[block], block)
 
 
 def contribute(examples: Examples, ask: Ask[Request]) -> Bounded:
-    """Line 8, on the device: all modes and blocks are one vector, and that is clipped, once."""
+    """Line 8, on the device: all modes and blocks as one vector, clipped once."""
     return bound(ask.request.layout.pack(statistics_of(examples, ask.request)), ask.grid)
 
 
 def contribute_block(
     examples: Examples, ask: Ask[Request], blocks: list[FloatArray] | None = None
 ) -> Bounded:
-    """Line 8 as the paper has it: one of the four statistics, clipped by itself.
+    """Line 8 as in the paper: one of the four statistics, clipped separately.
 
     blocks: all four, where the device has computed them for an earlier question.
     """
@@ -133,8 +129,10 @@ class Session:
         request = known.map(partial(self.agreement.request_after, task, labels, head)).value
         if self.agreement.release == "list":
             request = self._named(request, cohort)
-        released = self._sums(request, cohort).map(
-            partial(self.agreement.read, request=request, plan=self.plan)
+        sums = self._sums(request, cohort)
+        carried = self.ledger.carried(sum_ask(request).label)
+        released = sums.map(
+            partial(self.agreement.read, request=request, plan=self.plan, carried=carried)
         )
         self.request, self.releases = request, (*self.releases, released)
         return released

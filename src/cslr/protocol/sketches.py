@@ -1,4 +1,4 @@
-"""Public numbers as the plan writes them down: few, exact, and compared within a tolerance.
+"""Short numeric summaries of public data for the plan, compared within a tolerance.
 
 Embeddings of the same sentences differ between machines in their last bits. What follows from them
 then differs too: mostly as little, but sentences that are as near as each other to a topic may
@@ -46,7 +46,7 @@ _FEW: Final = 8
 
 
 def space_facts(space: PublicSpace) -> dict[str, object]:
-    """What the plan says about the space."""
+    """The plan's facts about the public space."""
     seen = _through(space)  # (d, r)
     signs = _probes("anchors", _FEW, len(space.anchors)) * np.sqrt(_FEW / len(space.anchors))
     anchors = (space.anchors * _weights(space)) @ (signs @ space.anchors).T  # (m, few)
@@ -67,7 +67,7 @@ def space_facts(space: PublicSpace) -> dict[str, object]:
 
 
 def modes_facts(modes: Modes, space: PublicSpace) -> dict[str, object]:
-    """What the plan says about the prototypes."""
+    """The plan's facts about the prototypes."""
     seen = _through(space) * np.sqrt(_weights(space))
     means = modes.prototypes.mean @ seen.T  # (K, d)
     facts: dict[str, object] = {

@@ -6,15 +6,15 @@ stays, because the length of a list must not tell anything about the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture, e_step, fit, m_step
+from cslr.numerics.mixture import Mixture, e_step, fit, m_step, one_component
 from cslr.seeding import Seeds
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GroupLists",
     "ListLearner",
+    "Streams",
     "clip_embeddings",
     "group_lists",
     "learn_lists",
@@ -30,7 +31,9 @@ __all__ = [
     "steadied",
 ]
 
-
+_Array = TypeVar("_Array", FloatArray, IntArray, BoolArray)
+Streams = Sequence[np.random.Generator]
+"""One random stream for each client."""
 LEADING: Final = 64
 """Directions in which EM runs: in hundreds of them a few dozen examples only find themselves."""
 
@@ -63,7 +66,7 @@ def learn_lists(
     mask: BoolArray,
     spectrum: FloatArray,
     learner: ListLearner,
-    rngs: list[np.random.Generator],
+    rngs: Streams,
 ) -> Mixture:
     """Lists of b clients from coordinates x (b, n, r): weights (b, L), Gaussians (b, L, r).
 
@@ -72,7 +75,7 @@ def learn_lists(
     """
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
-        return fit(x, mask, np.zeros((1, len(x), 1, x.shape[-1])), iterations=1, floor=floor)
+        return one_component(x, mask, floor)
     leading = x[..., :LEADING]
     lists = fit(leading, mask, _starts(leading, mask, learner, rngs), learner.iterations, floor)
     if x.shape[-1] <= LEADING:
@@ -96,9 +99,10 @@ class GroupLists:
 
     place: int
     group: tuple[int, ...]
+    places: IntArray | None  # (b, n) where they stand among the clients' examples; None: as given
     mine: BoolArray  # (b, n) the examples they are about
     lists: Mixture  # (b, L, r)
-    rngs: list[np.random.Generator]
+    rngs: Streams
 
     @property
     def counts(self) -> IntArray:
@@ -106,31 +110,79 @@ class GroupLists:
         counts: IntArray = self.mine.sum(axis=1)
         return counts
 
+    def of(self, values: _Array) -> _Array:
+        """What belongs to the examples the lists are about, of values (b, n, ...) of all."""
+        return _at(values, self.places)
+
 
 def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
-    """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group."""
+    """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group.
+
+    With one candidate each group looks at its own rows, so that all groups together look at every
+    row about once. How many stand side by side then depends on other clients, which changes no bit
+    of a mean or a variance; it could change EM and matrix products, so these look at all rows.
+    """
     longest = 1.0 if request.paper is None else request.paper.b_z
     x = request.space.into(clip_embeddings(examples.z, longest))
+    whole_moments = request.layout.seconds > request.space.dimension
+    sums_alone = request.learner.size == 1 and request.head is None and not whole_moments
+    seeds = Seeds(request.seed).under("task", request.task)
     for place, group in enumerate(request.groups):
         mine = examples.mask & np.isin(examples.labels, group)
-        rngs = [
-            Seeds(request.seed).at("task", request.task, "label", group[0], "client", client)
-            for client in examples.clients
-        ]
-        lists = learn_lists(x, mine, request.space.spread, request.learner, rngs)
-        yield x, GroupLists(place, group, mine, lists, rngs)
+        places = _places(mine) if sums_alone else None
+        own, mine = _at(x, places), _at(mine, places)
+        rngs = _ClientStreams(seeds.under("label", group[0], "client"), examples.clients)
+        lists = learn_lists(own, mine, request.space.spread, request.learner, rngs)
+        yield own, GroupLists(place, group, places, mine, lists, rngs)
 
 
-def _starts(
-    x: FloatArray, mask: BoolArray, learner: ListLearner, rngs: list[np.random.Generator]
-) -> FloatArray:
+def _places(mine: BoolArray) -> IntArray | None:
+    """(b, n') where the examples ``mine`` (b, n) stand, then some of the others; None: all of n."""
+    longest = max(1, int(mine.sum(axis=1).max(initial=0)))
+    if longest == mine.shape[1]:
+        return None
+    return np.argsort(~mine, axis=1, kind="stable")[:, :longest]
+
+
+def _at(values: _Array, places: IntArray | None) -> _Array:
+    """(b, n', ...) of (b, n, ...)."""
+    if places is None:
+        return values
+    chosen: _Array = values[np.arange(len(places))[:, None], places]
+    return chosen
+
+
+class _ClientStreams(Sequence[np.random.Generator]):
+    """The streams of b clients, each opened when it is first used: most lists use none."""
+
+    def __init__(self, seeds: Seeds, clients: Sequence[int]) -> None:
+        self._seeds, self._clients = seeds, clients
+        self._open: dict[int, np.random.Generator] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @overload
+    def __getitem__(self, place: int) -> np.random.Generator: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[np.random.Generator]: ...
+
+    def __getitem__(self, place: int | slice) -> np.random.Generator | list[np.random.Generator]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        client = self._clients[place]
+        if place not in self._open:
+            self._open[place] = self._seeds.at(client)
+        return self._open[place]
+
+
+def _starts(x: FloatArray, mask: BoolArray, learner: ListLearner, rngs: Streams) -> FloatArray:
     """(s, b, L, r): for each client its own stream picks examples to begin at."""
     starts = np.zeros((learner.starts, len(x), learner.size, x.shape[-1]))
-    for i, rng in enumerate(rngs):
+    for i in np.flatnonzero(mask.any(axis=1)).tolist():
         rows = np.flatnonzero(mask[i])
         rows = rows[np.argsort(x[i, rows, 0], kind="stable")]  # however they were stored
-        if rows.size:
-            starts[:, i] = x[i, rng.choice(rows, size=(learner.starts, learner.size))]
+        starts[:, i] = x[i, rngs[i].choice(rows, size=(learner.starts, learner.size))]
     return starts
 
 

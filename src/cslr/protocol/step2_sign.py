@@ -51,7 +51,7 @@ def standardised(raw: FloatArray) -> FloatArray:
 def pair_hits(signed: FloatArray, ids: IntArray, margin: float) -> FloatArray:
     """(pairs,) the share of anchors that tell each pair of different modes apart by ``margin``.
 
-    signed: (N, m); ids: (N,). A pair of equal ids has no place here: it need not be told apart.
+    signed: (N, m); ids: (N,). Pairs of equal ids are left out: they need not be separated.
     """
     shares = [np.mean(gaps >= margin, axis=1) for gaps in _gaps(signed, ids)]
     return np.concatenate([np.zeros(0), *shares])
@@ -91,7 +91,7 @@ def _gaps(signed: FloatArray, ids: IntArray) -> Iterator[FloatArray]:
 
 
 def anchors_needed(candidates: int, hit: float, failure: float) -> int:
-    """Theorem 2: m ≥ (1/p) log(N²/η) anchors tell N candidates apart with probability 1 − η."""
+    """Theorem 2: m ≥ (1/p) log(N²/η) anchors separate N candidates with probability 1 − η."""
     _check(candidates, hit)
     if not 0 < failure < 1:
         raise ValueError(f"failure must lie strictly between 0 and 1, not {failure}")
@@ -99,7 +99,7 @@ def anchors_needed(candidates: int, hit: float, failure: float) -> int:
 
 
 def failure_bound(candidates: int, hit: float, anchors: int) -> float:
-    """The most that m anchors can fail: N(N − 1)/2 pairs, each missed with (1 − p)^m.
+    """Bound on the failure probability of m anchors: N(N − 1)/2 pairs, each missed with (1 − p)^m.
 
     The union bound of Theorem 2's proof before it is rounded up to N² e^(−pm); at most 1.
     """

@@ -10,7 +10,7 @@ of the list leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from cslr.errors import ConfigError
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest
 from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import Mixture
-from cslr.protocol.step1_list import GroupLists, steadied
+from cslr.protocol.step1_list import GroupLists, Streams, steadied
 from cslr.protocol.step2_sign import signatures
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MATCHERS", "Matcher", "canonical_ids", "check_matcher", "match"]
 
-Streams = Sequence[np.random.Generator]
 Matcher = Callable[[Mixture, Gaussians, FloatArray, Streams], IntArray]
 
 TRANSPORT_SMOOTHING: Final = 0.05
@@ -51,6 +50,8 @@ def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> In
         names = [request.names.get(client, nameless) for client in examples.clients]
         return np.stack([name[group.place] for name in names])
     space, learner = request.space, request.learner
+    if request.sub_modes == 1:  # nothing to choose from
+        return np.zeros(group.lists.weights.shape, dtype=np.int64)
     # Signatures compare densities, and one from five examples in hundreds of directions is none.
     steady = steadied(group.lists, group.counts, space.spread, learner.pseudo_count)
     candidates = Mixture(group.lists.weights, steady)

@@ -1,4 +1,4 @@
-"""Step 5 as the paper has it: clients train the head on their own rows and on the replay.
+"""Step 5 of the paper: clients train the head on their own rows and on the replay.
 
 Each round a cohort starts at the server's head, takes a few steps and sends the difference. Without
 noise that costs ε = ∞ end to end, whatever the replay cost; with it (``dp-fedavg``) the updates are
@@ -38,7 +38,7 @@ SILENT: Final = -1e4
 
 @dataclass(frozen=True, eq=False)
 class LocalTraining:
-    """What every client is told for a round. Public: released values or none at all."""
+    """The request for a round of local training. Public: released values only."""
 
     head: Head
     family: Family
@@ -109,7 +109,7 @@ def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
 
 
 def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
-    """(STEPS, b, ROWS) places of a client's own rows, by its own stream."""
+    """(STEPS, b, ROWS) indices of rows that each client draws with its own random stream."""
     drawn = np.zeros((STEPS, len(examples.clients), ROWS), dtype=np.int64)
     for i, client in enumerate(examples.clients):
         mine = np.flatnonzero(examples.mask[i])
@@ -175,7 +175,7 @@ class _Heads:
 
 @dataclass(frozen=True, eq=False)
 class _Replay:
-    """The replay's part of the loss."""
+    """The replay term of the loss."""
 
     training: LocalTraining
     z: FloatArray  # (n, d)

@@ -1,7 +1,7 @@
-"""Step 5: a head that learns from the replay (paper, Section 4.6).
+"""Step 5: train a head on the replay (paper, Section 4.6).
 
-The default head sees samples of Q_{1:t} and nothing else, so whatever it says is post-processing:
-its end-to-end ε is that of the replay release.
+The default head is trained on samples of Q_{1:t} only, which is post-processing: its end-to-end ε
+is that of the replay release.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
@@ -33,8 +34,11 @@ known, so it grows from ``OVERLAP`` to this with the replay's ``trust``."""
 POOLED_RATE: Final = 1e-3
 POOLED_PASSES: Final = 5
 """Least step size and more passes where modes are about several labels."""
-SIGMOID_RATE: Final = 1e-3
-"""Least step size where every output is answered by itself."""
+INTENT_SHARES: Final = 0.5
+"""How much of the log of a label's share counts where several labels may be right: samples overlap
+more than texts do, so that a rule's evidence is told too small."""
+CALIBRATION: Final = 200
+"""Draws of each label that the thresholds of answers given one by one are calibrated on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +54,11 @@ class Rehearsal:
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
-    """A head trained on fresh draws of the replay, from the best linear rule on.
+    """A head trained on fresh samples of the replay, initialised with the best linear rule.
 
-    Where nothing is known about any label, it is the head to start at.
+    With several intents per text many labels have few units each; there training moved the rule
+    towards noise, so the linear rule itself is the head. If no label has a mode, the initial head
+    is returned.
     """
     if not replay.heard.any():
         return how.start
@@ -63,23 +69,71 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
 
     def draws() -> Iterator[Batch]:
         for number in range(passes):
-            yield sampler.draw(samples, seeds.at("replay", number))
+            z, targets = sampler.draw(samples, seeds.at("replay", number))
+            yield z, targets if replay.pooled else _distributions(targets)
 
     if replay.pooled:
         # No linear rule to start from: a head has to be learnt from soft targets.
         settings = replace(settings, learning_rate=max(settings.learning_rate, POOLED_RATE))
         passes *= POOLED_PASSES
-    elif family.sigmoid:
-        # Answers one by one need thresholds of their own, which only training finds.
-        settings = replace(settings, learning_rate=max(settings.learning_rate, SIGMOID_RATE))
     else:
-        # A draw is one batch: cut up, it would lose the balance between its classes.
-        settings = replace(settings, batch=samples * len(np.unique(sampler.kinds)))
+        # A draw is one batch: cut up, it would lose the balance between its classes. Labels are
+        # told apart from each other also where several may be right.
+        size = samples * len(np.unique(sampler.kinds))
+        settings = replace(settings, batch=size, sigmoid=False)
+        if family.sigmoid and start is not how.start and not _several_modes(replay):
+            passes = 0
     head = train_head(start, draws(), settings, seeds.at("batches"))
     if replay.pooled:  # targets say how often labels are met
         return head
-    bias = head.bias2 + np.log(_shares(replay, family))[family.label_of_output()]
-    return replace(head, bias2=bias.astype(head.bias2.dtype))
+    count = INTENT_SHARES if family.sigmoid else 1.0
+    bias = head.bias2 + count * np.log(_shares(replay, family))[family.label_of_output()]
+    head = replace(head, bias2=bias.astype(head.bias2.dtype))
+    return _one_by_one(head, sampler.draw(CALIBRATION, seeds.at("thresholds")), family)
+
+
+def _several_modes(replay: Replay) -> bool:
+    """Whether some label has several modes in a task, so that no linear rule is best."""
+    pairs = np.stack([replay.tasks, replay.labels])
+    return bool(np.unique(pairs, axis=1).shape[1] < pairs.shape[1])
+
+
+def _distributions(targets: FloatArray) -> FloatArray:
+    """(n, outputs) targets that sum to one: what is right, if one answer is asked for."""
+    shares: FloatArray = targets / np.maximum(targets.sum(axis=1, keepdims=True), 1e-12)
+    return shares
+
+
+def _one_by_one(head: Head, draw: Batch, family: Family) -> Head:
+    """``head`` with scores that can be read one by one, where that is how they are read.
+
+    a (s − s̄) − b, s̄ the mean score of a text, a and b the likeliest that sigmoids answer with the
+    targets of a draw. All outputs have them in common, so the order of answers stays as it is.
+    """
+    if not family.sigmoid:
+        return head
+    z, targets = draw
+    known = targets.any(axis=0)
+    head = replace(
+        head,
+        weights2=head.weights2 - head.weights2[:, known].mean(axis=1, keepdims=True),
+        bias2=head.bias2 - head.bias2[known].mean(),
+    )
+    scores = head.scores(z)[:, known].astype(np.float64)
+    right = targets[:, known].astype(np.float64)
+
+    def loss(found: FloatArray) -> float:
+        logits = np.exp(found[0]) * scores - found[1]
+        return float((np.logaddexp(0.0, logits) - right * logits).mean())
+
+    found = minimize(loss, [0.0, float(scores.max(axis=1).mean())], method="Nelder-Mead").x
+    scale = np.exp(found[0])
+    weights, bias = scale * head.weights2, scale * head.bias2 - found[1]
+    return replace(
+        head,
+        weights2=weights.astype(head.weights2.dtype),
+        bias2=bias.astype(head.bias2.dtype),
+    )
 
 
 @dataclass(frozen=True, eq=False)

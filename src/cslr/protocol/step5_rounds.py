@@ -12,9 +12,9 @@ best rule, E[g] = aᵢ (w − w*) with aᵢ = CURVATURE · λᵢ, and w* is esti
 
     kᵢ = Pᵢ aᵢ / ((1 + DAMPING) aᵢ² Pᵢ + rᵢ),   w ← w − kᵢ g,   Pᵢ ← (1 − kᵢ aᵢ) Pᵢ
 
-Pᵢ is what is not known yet about w*, rᵢ the variance of g: noise, few rows, tasks that differ.
-Without noise these are damped Newton steps; where noise drowns the gradient, the rule stays where
-it started. All of it follows from public numbers.
+Pᵢ is the remaining uncertainty about w*, rᵢ the variance of g: noise, few rows, different tasks.
+Without noise these are damped Newton steps; if the noise dominates the gradient, the rule stays
+at its start. All of it depends on public numbers only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LinearSpace:
 
 @dataclass(frozen=True, eq=False)
 class GradientRound:
-    """PUBLIC. What every unit is told for a round: the rule of which it returns the gradient."""
+    """PUBLIC. The request for a gradient round: the rule whose gradient units return."""
 
     weights: FloatArray  # (d + 1, outputs) W
     space: LinearSpace
@@ -142,7 +142,7 @@ class GradientRound:
 
 @dataclass(frozen=True)
 class NoisyGradient:
-    """PUBLIC. What one released mean gradient is worth."""
+    """PUBLIC. A released mean gradient with its noise."""
 
     noise: float
     """Variance of the noise in each of its coordinates."""

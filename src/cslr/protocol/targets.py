@@ -1,4 +1,4 @@
-"""Replay targets: the bounded vector y that says what a head should answer (paper, Section 4.2).
+"""Replay targets: the bounded vector y that a head should predict (paper, Section 4.2).
 
 | family         | a mode is about    | y of an example              | read by |
 |----------------|--------------------|------------------------------|---------|
@@ -43,7 +43,7 @@ def label_targets(labels: IntArray, count: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Family:
-    """What is asked about a text: over c labels, of which tagging's first is O."""
+    """The prediction task over c labels; for tagging the first is O."""
 
     name: FamilyName
     labels: int  # c
@@ -116,7 +116,7 @@ class Family:
 def group_targets(
     examples: Examples, x: FloatArray, group: GroupLists, request: Request
 ) -> FloatArray:
-    """(b, L, sent) the targets of b clients' candidates, whose examples have coordinates x.
+    """(b, L, sent) the targets of b clients' candidates about a group, with coordinates x of it.
 
     They are the examples' answers, or a head's clipped logits where the request has a head.
     """
@@ -124,9 +124,11 @@ def group_targets(
         return _written_targets(examples, x, group, request)
     y, usual = examples.targets, request.family.usual_of(group.group)
     if request.head is not None:
-        logits = request.head.scores(examples.z)
+        logits = request.head.scores(group.of(examples.z))
         logits = logits - logits.mean(axis=-1, keepdims=True)
         y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
+    elif y is not None:
+        y = group.of(y)
     return candidate_targets(y, x, group.mine, group.lists, usual, request.layout.targets)
 
 

@@ -1,7 +1,7 @@
 """Common coordinates for clients with different encoders, and the way back.
 
-Every client can embed the same public sentences with its own encoder. That is enough to describe
-its texts in coordinates that mean the same everywhere:
+Every client embeds the same public sentences with its own encoder. From these, its texts can be
+described in coordinates that are comparable across clients:
 
     projection   all clients run the reference encoder; its embeddings are the coordinates
     mapped       a ridge map from a client's encoder to the reference encoder
@@ -50,7 +50,7 @@ and what a mean of the replay has there would be blown up by the ridge that suit
 
 @dataclass(frozen=True, eq=False)
 class PublicEmbeddings:
-    """PUBLIC. The public sentences as one encoder sees them; no other text may enter a map."""
+    """PUBLIC. The embeddings of the public sentences; no other text may enter a map."""
 
     encoder: str
     corpus: str
@@ -94,7 +94,7 @@ class Translation:
 
 
 def translation_from(arrays: Mapping[str, FloatArray], encoder: str) -> Affine | None:
-    """The way of an encoder into common coordinates; None: its embeddings are that already."""
+    """The map of an encoder to common coordinates; None: its embeddings are common coordinates."""
     if f"{encoder} matrix" not in arrays:
         return None
     return Affine(arrays[f"{encoder} matrix"], arrays[f"{encoder} offset"])
@@ -125,7 +125,7 @@ def mapped(own: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
 
 
 def untranslated(own: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
-    """The wrong one, to be compared with: a coordinate keeps its number, not its meaning."""
+    """For comparison only: coordinates are reused unchanged, without their meaning."""
     if own.encoder == reference.encoder:
         return identity(own)
     shape = (own.z.shape[1], reference.z.shape[1])

@@ -1,7 +1,7 @@
-"""Updates of a model as releases: clip a client's update, sum, pay, add noise, average.
+"""Updates of a model as releases: clip, sum, charge, add noise, average.
 
-One update is one vector over all parameters that are trained, clipped once. It is divided by the
-cohort that is expected, a public number, never by the one that came.
+One update is one vector of all trained parameters, clipped once. The sum is divided by the expected
+size of the cohort, a public number, never by the actual size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UpdateId:
 
     @property
     def label(self) -> str:
-        """Its name in the ledger and among what is kept."""
+        """Its name in the ledger and of the saved file."""
         return f"task {self.task} update {self.round}"
 
     def expected(self, plan: Plan) -> float:
@@ -66,7 +66,7 @@ def release_update(
 ) -> FloatArray:
     """(D,) the average update: asked for, charged, noised with ``plan.head_sigma``, kept.
 
-    One that was released or charged before an interruption is taken from there, and not paid twice.
+    An update that was released or charged before an interruption is reused and not charged again.
 
     Guarantee: one Gaussian release of multiplier ``plan.head_sigma``.
     """

@@ -1,1 +1,1 @@
-"""What rebuilds the paper: experiments, tables, statistics, theory."""
+"""Experiments, and diagnostics of the paper's theory."""

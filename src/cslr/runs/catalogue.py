@@ -1,4 +1,4 @@
-"""The runs of a folder: found, read from their own files, compared and deleted.
+"""List, read, compare and delete the runs of a folder.
 
 Only files of the run directories are read, so a run may have been moved, and its data and its
 encoder need not be there any more.
@@ -29,7 +29,6 @@ _FILES: Final = (
     "result.json",
     "accuracy.png",
     "model.json",
-    "picture.json",
     "report.html",
     "seed-*",
     ".*.part",
@@ -39,7 +38,7 @@ _FILES: Final = (
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A run as its directory has it."""
+    """A run, read from its directory."""
 
     path: Path
     config: Config
@@ -100,17 +99,17 @@ def find_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
         raise ConfigError(
             f"{folder} is not a directory; give the folder of your runs, or start one: cslr run"
         )
-    found, wrong = [], []
+    runs, wrong = [], []
     for file in sorted(folder.glob("*/config.json")):
         try:
-            found.append(read_run(file.parent))
+            runs.append(read_run(file.parent))
         except RunDirectoryError as error:
             wrong.append(str(error))
-    return sorted(found, key=lambda run: (run.written, run.path.name)), wrong
+    return sorted(runs, key=lambda run: (run.written, run.path.name)), wrong
 
 
 def compared(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
-    """Settings in which runs differ, then their figures: a value for each run."""
+    """The settings in which runs differ, then their scores: one value per run."""
     plain = [_flat(run.config.model_dump(mode="json")) for run in runs]
     names = list(dict.fromkeys(name for each in plain for name in each))
     differing = {
@@ -147,7 +146,7 @@ def _flat(plain: dict[str, Any], where: str = "") -> dict[str, Any]:
 
 
 def delete_run(path: Path) -> None:
-    """Remove a run directory. A federation's ledger lies elsewhere and stays."""
+    """Delete a run directory. The ledger of a federation is elsewhere and is kept."""
     if path.is_symlink():
         raise RunDirectoryError(f"{path} is a symbolic link; give the directory itself")
     read_config(path)

@@ -1,4 +1,4 @@
-"""What is refused before anything is read or released."""
+"""Checks of a configuration before anything is read or released."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def check_privacy(settled: SettledConfig) -> None:
-    """Nobody's own rows are read without noise, and nothing is noted about who holds them."""
+    """Refuse settings that contradict enforced privacy or the method."""
     config, method = settled.config, settled.method
     enforced = config.privacy.mode == "enforced"
     if enforced and method.reads == "openly":
@@ -64,12 +64,14 @@ def check_privacy(settled: SettledConfig) -> None:
             f"method {config.method!r} has no releases to carry over to another encoder; use "
             "--method cslr"
         )
-    if is_own(config.stream) and not enforced:
+    declaration = settled.declaration
+    public_rows = declaration is not None and declaration.public_rows
+    if is_own(config.stream) and not enforced and not public_rows:
         raise ValueError("config must be settled (runs.settled.settle) before own rows are read")
 
 
 def _check_person(settled: SettledConfig) -> None:
-    """A person as the unit is offered where a contribution can be one person's, or refused."""
+    """Refuse a person as the unit where a contribution cannot be one person's."""
     config = settled.config
     if not settled.method.hides_people:
         raise ConfigError(
@@ -78,8 +80,9 @@ def _check_person(settled: SettledConfig) -> None:
         )
     if config.replay.sends_lists:
         raise ConfigError(
-            "a list comes under its sender's name, so people inside a client would be told apart; "
-            "use --unit client or --set replay.release=sum"
+            f"{config.method} with replay.release = 'list' cannot hide one person: a list comes "
+            "under its sender's name, so people inside a client would be told apart; use --unit "
+            "client or --set replay.release=sum"
         )
     if config.stream.hostile:
         raise ConfigError(
@@ -89,7 +92,7 @@ def _check_person(settled: SettledConfig) -> None:
 
 
 def check_people(settled: SettledConfig, stream: Stream) -> None:
-    """What cannot be promised to a person whom several clients hold."""
+    """Refuse settings that cannot protect a person in several clients."""
     privacy = settled.config.privacy
     if privacy.unit == "client" or stream.clients_per_person == 1:
         return
@@ -107,7 +110,7 @@ def check_people(settled: SettledConfig, stream: Stream) -> None:
 
 
 def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
-    """An evaluation is paid for where there is something to pay for, and something to pay with."""
+    """Refuse a private evaluation without test rows of clients or without a budget."""
     config = settled.config
     if config.privacy.evaluation != "private":
         return
@@ -130,7 +133,7 @@ def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
 
 
 def check_upgrade(config: Config, tasks: int) -> None:
-    """An encoder is exchanged within the stream, or it is not exchanged."""
+    """Refuse an upgrade after more tasks than the stream has."""
     if config.upgrade.after > tasks:
         raise ConfigError(
             f"upgrade.after = {config.upgrade.after}: the stream has only {tasks} tasks; set "
@@ -141,10 +144,10 @@ def check_upgrade(config: Config, tasks: int) -> None:
 def check_affordable(
     ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool = False
 ) -> None:
-    """Refuse before the first release a run that could not pay for its last.
+    """Refuse, before the first release, a run that would exceed the budget.
 
-    What is kept or was charged before an interruption is paid for, and so is an evaluation that
-    stands in the trace (``evaluated``).
+    Releases that were kept or charged before an interruption are paid for already, and so is an
+    evaluation in the trace (``evaluated``).
     """
     name, budget = ledger.federation.name, ledger.federation.budget
     for record in ledger.records:
@@ -173,7 +176,7 @@ def check_affordable(
 
 
 def _due(ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool) -> list[Charge]:
-    """What the run has still to pay for."""
+    """The charges that the run still has to make."""
     if replace(plan.schedule, evaluation=0) != Schedule():
         # Of several releases a task: all are due, or the run is already under way.
         return [] if kept.path.exists() else plan.charges()

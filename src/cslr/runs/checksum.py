@@ -1,6 +1,6 @@
-"""Files of a run that say themselves whether they are whole: one changed bit is noticed.
+"""Checksums inside the files of a run: one changed bit is detected.
 
-A digest stops accidents, not somebody who writes another one.
+A digest detects accidents, not deliberate changes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def open_line(line: str | bytes) -> dict[str, Any]:
     values = json.loads(line)
     if not isinstance(values, dict) or _DIGEST not in values:
         raise ValueError("the line has no checksum")
-    found = values.pop(_DIGEST)
+    stored = values.pop(_DIGEST)
     text = json.dumps(values, allow_nan=False)
-    if found != _short(text.encode()):
+    if stored != _short(text.encode()):
         raise ValueError("the checksum of the line does not match")
     return values
 
@@ -62,10 +62,10 @@ def open_arrays(content: bytes) -> dict[str, FloatArray]:
     """The arrays of a file; ``ValueError`` unless they are what was written."""
     try:
         arrays: dict[str, FloatArray] = load(content)
-        found = _metadata(content).get(_DIGEST)
+        stored = _metadata(content).get(_DIGEST)
     except (SafetensorError, UnicodeDecodeError, KeyError, AttributeError) as error:
         raise ValueError("not a safetensors file") from error
-    if found != _of_arrays(arrays):
+    if stored != _of_arrays(arrays):
         raise ValueError("the checksum of the arrays does not match")
     return arrays
 

@@ -4,7 +4,7 @@ config.json            what was run; another configuration is refused here
 trace.jsonl            a line for every finished step, in order; every figure is made from it
 result.json            the figures
 accuracy.png           scores over tasks, where they are stored
-model.json             what has to be known to use the heads; there when all tasks are learnt
+model.json             public facts for using the heads; written when all tasks are trained
 seed-13/ledger.jsonl   what was spent (where privacy is enforced: in the federation's directory)
 seed-13/task-0.safetensors   the released, noisy vector of a task
 seed-13/replay.safetensors   Q_{1:t}
@@ -51,7 +51,7 @@ from cslr.files import (
 )
 from cslr.former_settings import without_removed
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.receipts import Receipt
+from cslr.privacy.ledger.entries import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
 
 __all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_trace"]
@@ -73,9 +73,9 @@ class RunDirectory:
         return self.config.privacy.mode == "enforced"
 
     def begin(self) -> None:
-        """Take the directory and write the configuration down; the run is known to be possible.
+        """Lock the directory and write the configuration, after all checks passed.
 
-        What an interruption left half written goes, now that nobody else can be writing it.
+        Incomplete files of an interrupted run are removed: nobody else can be writing them now.
         """
         with _writing(self.path):
             make_directory(self.path, PRIVATE_FOLDER if self.private else 0o777)
@@ -93,18 +93,18 @@ class RunDirectory:
                 write_atomic(file, json.dumps(plain, indent=2).encode() + b"\n")
 
     def _check(self) -> None:
-        """Refuse a directory that belongs to something else."""
+        """Refuse a directory of another run, or one that is not a run directory."""
         wanted = _absolute(self.config.model_dump(mode="json"))
         file = self.path / "config.json"
         if file.exists():
             try:
-                found = _absolute(without_removed(json.loads(file.read_text(encoding="utf-8"))))
+                stored = _absolute(without_removed(json.loads(file.read_text(encoding="utf-8"))))
             except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
             except ValueError as error:
                 raise RunDirectoryError(f"{file}: {error}; or choose another --run-dir") from None
-            if found != wanted:
-                names = ", ".join(_changed(found, wanted))
+            if stored != wanted:
+                names = ", ".join(_changed(stored, wanted))
                 raise RunDirectoryError(
                     f"{self.path} contains a run with another configuration (different: "
                     f"{names}); choose another --run-dir, or use the settings of that run"
@@ -148,7 +148,7 @@ class RunDirectory:
 class SeedDirectory:
     """Arrays of one seed, as safetensors; implements the protocol's ``Keep``.
 
-    With a ledger, a release is kept with its receipt, and read back only where that receipt holds.
+    With a ledger, a release is stored with its receipt and read back only if the receipt is valid.
     """
 
     path: Path
@@ -181,13 +181,13 @@ class SeedDirectory:
             self._write(file, save_arrays({"released": np.ascontiguousarray(vector)}, receipt))
 
     def save_arrays(self, name: str, arrays: Mapping[str, FloatArray]) -> None:
-        """Write named arrays, whole or not at all."""
+        """Write named arrays atomically."""
         file = self.path / f"{name}.safetensors"
         with _writing(file):
             self._write(file, seal_arrays(arrays))
 
     def copy(self, file: Path) -> None:
-        """Take over a file of another run as it is, unless it is here already."""
+        """Copy a file of another run, unless it exists already."""
         if not (self.path / file.name).exists():
             self._write(self.path / file.name, file.read_bytes())
 
@@ -203,7 +203,7 @@ def _receipt(metadata: Mapping[str, str] | None) -> Receipt | None:
 
 
 class _Lock:
-    """A directory that this process holds, until nobody in it uses it any more."""
+    """The lock of a directory, held until its last user in this process releases it."""
 
     def __init__(self, path: Path) -> None:
         self._handle = -1
@@ -217,7 +217,7 @@ class _Lock:
             ) from None
 
     def holds(self, path: Path) -> bool:
-        """Whether it is still that directory, not one made anew in its place."""
+        """Whether the path is still the locked directory, not one created in its place."""
         return os.path.samestat(os.fstat(self._handle), path.stat())
 
     def __del__(self) -> None:
@@ -229,7 +229,7 @@ _HELD: WeakValueDictionary[Path, _Lock] = WeakValueDictionary()
 
 
 def _lock(path: Path) -> _Lock:
-    """Against other processes; this one may open its own directory again."""
+    """Lock against other processes; this process may open the directory again."""
     key = path.resolve()
     lock = _HELD.get(key)
     if lock is None or not lock.holds(path):
@@ -238,13 +238,13 @@ def _lock(path: Path) -> _Lock:
 
 
 def _holds_files(path: Path) -> bool:
-    """Whether there is more in it than what a run left that was killed as it began."""
+    """Whether it contains more than temporary files of a run that was killed at its start."""
     return any(not file.match(".*.part") for file in path.iterdir())
 
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """An error of the disk, as its user can act on it."""
+    """Turn an error of the disk into an error that says what to do."""
     try:
         yield
     except OSError as error:
@@ -263,19 +263,19 @@ def ledgers_of(path: Path) -> list[Path]:
     """The ledgers of a run, one a seed or its federation's; of a federation; or the file itself."""
     if path.is_file():
         return [path]
-    found = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
-    if not found and (path / "config.json").is_file():
+    files = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
+    if not files and (path / "config.json").is_file():
         federation = read_config(path).privacy.federation
         if federation is not None:
-            found = [*federation.glob("ledger.jsonl")]
-        if federation is not None and not found:
+            files = [*federation.glob("ledger.jsonl")]
+        if federation is not None and not files:
             raise RunDirectoryError(
                 f"the ledger of {path} is in its federation directory {federation}, which "
                 "does not exist; give the present directory of the ledger"
             )
-    if not found:
+    if not files:
         raise ConfigError(f"{path} contains no ledger; give a run or federation directory")
-    return found
+    return files
 
 
 def read_config(run: Path) -> Config:
@@ -316,12 +316,12 @@ _PATHS = (
 
 def _absolute(plain: dict[str, Any]) -> dict[str, Any]:
     """A configuration whose paths do not depend on the working directory."""
-    found = {**plain}
+    absolute = {**plain}
     for section, name in _PATHS:
-        path = found.get(section, {}).get(name)
+        path = absolute.get(section, {}).get(name)
         if isinstance(path, str):
-            found[section] = {**found[section], name: os.path.abspath(path)}
-    return found
+            absolute[section] = {**absolute[section], name: os.path.abspath(path)}
+    return absolute
 
 
 def _changed(before: Any, after: Any, where: str = "") -> list[str]:

@@ -32,7 +32,7 @@ PUBLIC_WORDS: Final = 40_000
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedRows:
-    """What is embedded of some rows: a text each, or for tagging each of its words."""
+    """Embedded examples of some rows: one per text, or for tagging one per word."""
 
     z: FloatArray  # (m, d)
     labels: IntArray  # (m,) the label each belongs to
@@ -99,8 +99,8 @@ def load_embedded(given: Config | SettledConfig, progress: bool = False) -> Embe
 def embed_stream(stream: Stream, config: Config, started: float, progress: bool) -> EmbeddedStream:
     """The stream's rows, its public sentences and its label texts as vectors.
 
-    What is public is embedded in a call of its own, through a cache of its own: no private row is
-    anywhere near it, whatever an encoder does with the texts it is given together.
+    Public texts are embedded in a separate call with a separate cache, so that their vectors cannot
+    depend on private rows, whatever an encoder does with the texts of one call.
     """
     family = Family(stream.family, len(stream.labels))
     if stream.family == "tagging":

@@ -1,8 +1,8 @@
 """Run a configuration: every seed, the method and its yardsticks, one traced step at a time.
 
-A step is a row of the accuracy matrix. Finished steps stand in the trace, so an interrupted run
-goes on where it stopped. Stored figures can be made again from the trace alone; figures that are
-only shown are computed again whenever the run is repeated, which costs time and no ε.
+A step is a row of the accuracy matrix. Finished steps are in the trace, so an interrupted run
+resumes where it stopped. Stored scores can be rebuilt from the trace alone; scores that are only
+shown are computed again if the run is repeated, at no privacy cost.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(
     directory: RunDirectory,
     on_step: Step,
 ) -> Result:
-    """Everything the configuration asks for, from the trace where it is already there."""
+    """Run the whole configuration; finished steps are read from the trace."""
     started = time.perf_counter()
     settled = as_settled(config)
     shown = learn(settled, embedded, directory, on_step)
@@ -64,7 +64,7 @@ def run(
 
 
 def _model(config: Config, embedded: EmbeddedStream) -> ModelFacts:
-    """What has to be known to use the heads of a run that has learnt all tasks."""
+    """The public facts for using the heads of a finished run."""
     stream, others = embedded.stream, embedded.others
     return ModelFacts(
         config.method,
@@ -86,10 +86,10 @@ def learn(
     on_step: Step,
     until: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Every step of a run, as far as it is not done; the figures that are shown and not stored.
+    """Run all unfinished steps; returns the scores that are shown and not stored.
 
     config: complete, or settled.
-    until: only the method's own steps up to so many tasks; the run can go on from there later.
+    until: stop after this many tasks, without yardsticks; the run can be resumed later.
     """
     settled = with_head(as_settled(config), embedded.stream)
     given, tasks = settled.given, len(embedded.stream.tasks)
@@ -128,7 +128,7 @@ def learn(
 
 
 def _check_affordable(settled: SettledConfig, plan: Plan, directory: RunDirectory) -> None:
-    """Where privacy is enforced: whether the federation's ledger has room for the whole run."""
+    """With enforced privacy: refuse a run that the federation's budget does not allow."""
     if settled.config.privacy.mode == "enforced" and settled.method.reads == "privately":
         seed = settled.config.seeds[0]
         evaluated = directory.find(kind="evaluation", seed=seed) is not None
@@ -137,10 +137,10 @@ def _check_affordable(settled: SettledConfig, plan: Plan, directory: RunDirector
 
 
 def _compared_with(config: Config) -> tuple[str, ...]:
-    """The yardsticks of a run: those without noise only where nobody is to be protected.
+    """The yardsticks of a run; those that read rows without noise only in a simulation.
 
-    They are there to be compared with, so without exact figures there are none. Zero-shot is
-    otherwise never left out: forward transfer is measured against it.
+    Without exact scores there are none. Zero-shot is otherwise always included: forward transfer
+    is measured against it.
     """
     if config.privacy.evaluation in ("private", "none"):
         return ()
@@ -188,7 +188,7 @@ class _Row:
 
     @property
     def seen(self) -> EmbeddedStream:
-        """What it is evaluated on: before the upgrade what the earlier encoder sees."""
+        """The stream it is evaluated on: embedded by the earlier encoder before an upgrade."""
         earlier, before = self.context.earlier, self.embedded.before
         early = earlier is not None and self.after < earlier.tasks
         return before if early and before is not None else self.embedded
@@ -199,9 +199,9 @@ class _Row:
         return self.embedded.stream.scenario(self.directory.config.stream.scenario)
 
     def finish(self, whole: bool) -> list[dict[str, Any]]:
-        """Learn, keep what was learnt, evaluate and trace it, as far as that is not done.
+        """Train, save, evaluate and trace the row, as far as that is not done.
 
-        Returns figures that are to be shown and not stored, if the ``whole`` run is done.
+        Returns scores that are shown and not stored, if the ``whole`` run is done.
         """
         rule, begun = self.directory.config.privacy.evaluation, time.perf_counter()
         stored: dict[str, Any] = {}
@@ -216,13 +216,13 @@ class _Row:
         return [{"kind": "row", **self.step, **self._figures()}]
 
     def measure(self) -> None:
-        """Buy the evaluation of the last row, if that is the rule and it was not bought yet."""
+        """Charge and run the private evaluation of the last row, if configured and not done yet."""
         seed = self.context.seeds.seed
         if self.directory.config.privacy.evaluation != "private":
             return
         if self.directory.find(kind="evaluation", seed=seed) is None:
-            found = privately_measured(self.seen, self.context, self.scenario, self.stage)
-            self.directory.note(kind="evaluation", seed=seed, **found)
+            measured = privately_measured(self.seen, self.context, self.scenario, self.stage)
+            self.directory.note(kind="evaluation", seed=seed, **measured)
 
     def _figures(self) -> dict[str, Any]:
         return figures_of(self.seen, self.context, self.scenario, self.stage(), self.after)
@@ -233,19 +233,19 @@ class _Row:
             for file, arrays in learnt.artefacts.items():
                 directory.seed(self.context.seeds.seed).save_arrays(file, arrays)
         if learnt.diagnosis and directory.find(kind="diagnosis", **self.step) is None:
-            told = {name: plain(value) for name, value in learnt.diagnosis.items()}
-            directory.note(kind="diagnosis", **self.step, **told)
+            diagnosis = {name: plain(value) for name, value in learnt.diagnosis.items()}
+            directory.note(kind="diagnosis", **self.step, **diagnosis)
 
 
 def _seconds(directory: RunDirectory, seconds: float) -> dict[str, float]:
-    """How long a step took; where privacy is enforced that would tell of private rows."""
+    """Duration of a step; not recorded with enforced privacy: it depends on private rows."""
     if directory.config.privacy.mode == "enforced":
         return {}
     return {"seconds": round(seconds, 3)}
 
 
 def _note_cost(directory: RunDirectory, ledger: Ledger, plan: Plan, seed: int) -> None:
-    """Copy what the ledger says into the trace; no other ε is ever printed."""
+    """Copy ε of the ledger into the trace; every printed ε comes from there."""
     if directory.find(kind="cost", seed=seed) is None:
         epsilon = {
             scope: {who: plain(ledger.epsilon(scope, who)) for who in ADVERSARIES}

@@ -1,14 +1,15 @@
-"""What a method's answers on test rows are worth, exactly or as a noised count that is paid for."""
+"""Scores on test rows: exact, or a noisy count that is charged."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from cslr.arrays import BoolArray
+from cslr.arrays import BoolArray, FloatArray
 from cslr.methods.method import Fitted, MethodContext, Stage
 from cslr.privacy.plan import Unit
 from cslr.privacy.secure_sum import plain_sum
@@ -19,7 +20,7 @@ from cslr.protocol.ports import Ask, Cohort
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.scoring import Scored, right_rows, score
 
-__all__ = ["figures_of", "plain", "privately_measured"]
+__all__ = ["PrivateFigures", "figures_of", "plain", "private_figures", "privately_measured"]
 
 
 def figures_of(
@@ -43,7 +44,7 @@ def figures_of(
 def privately_measured(
     embedded: EmbeddedStream, context: MethodContext, scenario: str, last: Stage
 ) -> dict[str, Any]:
-    """Right answers after the last task as one noised count, charged to the setting's ledger.
+    """The number of correct answers after the last task as one noisy count, charged to the ledger.
 
     Test rows that belong to no client are left out.
     """
@@ -162,3 +163,50 @@ def _allowed(scenario: str, context: MethodContext, after: int, task: int) -> Bo
     if scenario == "class" and task < after:
         return context.seen(after)
     return np.ones(context.labels, dtype=np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateFigures:
+    """Accuracy after the last task by noised counts that were paid for, means over seeds, in %."""
+
+    accuracy: FloatArray  # (T,), NaN where too few clients have test rows
+    error: FloatArray  # (T,) standard error by the noise
+    before_upgrade: bool
+    """Whether the head of the run before an exchange of encoders was measured, not this one's."""
+
+    @property
+    def aa(self) -> tuple[float, float]:
+        """The mean over tasks and its standard error."""
+        error = math.sqrt(float(np.square(self.error).sum())) / len(self.error)
+        return float(self.accuracy.mean()), error
+
+    def as_json(self, tasks: Sequence[str]) -> dict[str, Any]:
+        """As plain values."""
+        rows = zip(tasks, self.accuracy, self.error, strict=True)
+        aa, error = self.aa
+        return {
+            "tasks": [
+                {"task": task, "accuracy": _number(share), "standard_error": _number(deviation)}
+                for task, share, deviation in rows
+            ],
+            "aa": _number(aa),
+            "aa_standard_error": _number(error),
+            "before_upgrade": self.before_upgrade,
+        }
+
+
+def private_figures(lines: Sequence[dict[str, Any]]) -> PrivateFigures | None:
+    """Of the lines of kind ``evaluation``, one a seed; None if there are none."""
+    if not lines:
+        return None
+    accuracy = 100 * np.array([line["accuracy"] for line in lines], dtype=np.float64)
+    error = 100 * np.array([line["standard_error"] for line in lines], dtype=np.float64)
+    return PrivateFigures(
+        accuracy.mean(axis=0),
+        np.sqrt(np.square(error).sum(axis=0)) / len(lines),
+        any(line.get("before_upgrade", False) for line in lines),
+    )
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 3) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The matrix a[r, j] and what the paper reads off it.
+"""The score matrix a[r, j] and the paper's metrics of it.
 
 a[r, j] is the score on task j after task r, with r = 0 before any training, so the matrix is
 (T + 1, T). With T tasks and b_j the zero-shot score on task j (paper, Section 6.1):

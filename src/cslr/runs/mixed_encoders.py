@@ -1,8 +1,8 @@
-"""A federation whose clients run different encoders, as one study in common coordinates.
+"""Clients with different encoders: all examples in common coordinates.
 
-Every encoder's examples stand one after the other; a client holds those of its own encoder, and
-every test row is answered once for each, so that a score is the mean over encoders. From here on
-nothing knows that there was more than one.
+The examples of all encoders are concatenated; a client holds those of its own encoder, and every
+test row is scored once per encoder, so that a score is the mean over encoders. The rest of the
+program does not depend on the number of encoders.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["encoder_of", "in_common", "translation_arrays", "translations"]
 
 
 def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> EmbeddedStream:
-    """The study with all examples in common coordinates; itself where all run one encoder."""
+    """The stream with all examples in common coordinates; unchanged if all run one encoder."""
     if not embedded.others and config.replay.coordinates == "projection":
         return embedded
     reference, *others = translations(embedded, config, seeds)
-    own = embedded.others or (embedded,)
+    views = embedded.others or (embedded,)
     of_clients = others or [reference]
     public = reference.common(embedded.public)
     topics = None if embedded.topics is None else reference.common(embedded.topics)
@@ -44,16 +44,16 @@ def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> Embedde
     return replace(
         embedded,
         encoder="/".join([kind, *[each.encoder for each in (reference, *others)]]),
-        stream=replace(embedded.stream, test=_repeated(embedded.stream.test, len(own))),
-        train=_stacked([each.train for each in own], of_clients, len(embedded.stream.train), 0),
-        test=_stacked([each.test for each in own], of_clients, *[len(embedded.stream.test)] * 2),
+        stream=replace(embedded.stream, test=_repeated(embedded.stream.test, len(views))),
+        train=_stacked([each.train for each in views], of_clients, len(embedded.stream.train), 0),
+        test=_stacked([each.test for each in views], of_clients, *[len(embedded.stream.test)] * 2),
         public=public,
         label_texts=reference.common(embedded.label_texts),
         topics=topics,
         others=(),
-        encoders=len(own),
+        encoders=len(views),
         translations=(reference, *others),
-        views=own,
+        views=views,
     )
 
 
@@ -96,12 +96,14 @@ def translation_arrays(embedded: EmbeddedStream) -> dict[str, FloatArray]:
 
 
 def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None = None) -> IntArray:
-    """(N,) which encoder each client runs: dealt out evenly, at random.
+    """(N,) the encoder of each client, assigned evenly at random.
 
     ids: (N,) addresses of clients whose numbers depend on who else has rows; each then draws alone.
     """
     if ids is not None:
-        return np.array([seeds.at("encoder", own).integers(encoders) for own in ids.tolist()])
+        return np.array(
+            [seeds.at("encoder", address).integers(encoders) for address in ids.tolist()]
+        )
     dealt: IntArray = seeds.at("encoders").permutation(clients) % encoders
     return dealt
 
@@ -117,14 +119,14 @@ def _stacked(
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.targets for part in parts]),
         np.concatenate([part.tasks for part in parts]),
-        np.concatenate([part.rows + offset * place for place, part in enumerate(parts)]),
+        np.concatenate([part.rows + offset * number for number, part in enumerate(parts)]),
         _starts([part.starts for part in parts], examples, rows),
     )
 
 
 def _starts(starts: Sequence[IntArray], examples: int, rows: int) -> IntArray:
     """(E n + 1,) where each row begins."""
-    begun = [each[:rows] + examples * place for place, each in enumerate(starts)]
+    begun = [each[:rows] + examples * number for number, each in enumerate(starts)]
     return np.concatenate([*begun, [examples * len(starts)]])
 
 

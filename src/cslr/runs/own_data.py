@@ -1,7 +1,7 @@
-"""One's own rows in a run: what their declaration settles, and what only their holder is told.
+"""The user's own rows in a run: settings from their declaration, and notices for their holder.
 
-Own rows are somebody's, so privacy is always enforced: the budget is the declared one, and a
-pointer beside the rows names their ledger, which every run on them uses.
+Privacy is always enforced for own rows: the budget is the declared one, and a pointer file next to
+the rows names the ledger that all runs on them share.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHOWN: Final = 5
 
 
 def is_own(stream: StreamConfig) -> bool:
-    """Whether ``data`` is a file of rows, there or misspelt, and not a directory of data sets."""
+    """Whether ``data`` names a file of rows, existing or not, and not a directory of data sets."""
     if stream.data is None or stream.data.is_dir():
         return False
     if stream.data.is_file():
@@ -57,15 +57,15 @@ def is_own(stream: StreamConfig) -> bool:
 
 
 def declaration_of(stream: StreamConfig) -> Declaration | None:
-    """What is declared about own rows; None: the stream is none of one's own."""
+    """The declaration of own rows; None for other streams."""
     return load_declaration(_files(stream)[1]) if is_own(stream) else None
 
 
 def complete(config: Config, declaration: Declaration | None = None) -> Config:
-    """The configuration with everything in it that the declaration of own rows settles.
+    """The configuration with all settings that the declaration of own rows determines.
 
-    declaration: of own rows; None: it is read here. What contradicts it is refused. Other streams,
-    and a configuration that is complete already, stay as they are.
+    declaration: of own rows; None: it is read here. Contradicting settings are refused. Other
+    streams, and a complete configuration, are returned unchanged.
     """
     if not is_own(config.stream):
         _refuse_without_rows(config)
@@ -74,49 +74,57 @@ def complete(config: Config, declaration: Declaration | None = None) -> Config:
     declaration = declaration or load_declaration(path)
     declaration.require_confirmed()
     _refuse_contradictions(config, declaration, path)
-    federation = _federation(config, _own_rows(data, declaration))
     own_epsilon = "epsilon" in config.privacy.model_fields_set
     settled: dict[str, Any] = {
         "stream.name": declaration.name,
         "stream.scenario": declaration.scenario,
         "stream.declaration": path,
         "stream.public": _public(config.stream, declaration, path),
-        "privacy.mode": "enforced",
         "privacy.epsilon": config.privacy.epsilon if own_epsilon else declaration.privacy.epsilon,
-        "privacy.budget": declaration.privacy.epsilon,
         "privacy.delta": declaration.privacy.delta,
         "privacy.adversary": declaration.privacy.adversary,
         "privacy.unit": declaration.privacy.unit,
-        "privacy.federation": federation,
+    }
+    if declaration.public_rows and _wants_simulation(config):
+        return with_settings(config, {**settled, "privacy.mode": "simulated"})
+    enforced = {
+        "privacy.mode": "enforced",
+        "privacy.budget": declaration.privacy.epsilon,
+        "privacy.federation": _federation(config, _own_rows(data, declaration)),
         "privacy.evaluate": _evaluate(config, declaration, path),
     }
-    return with_settings(config, settled)
+    return with_settings(config, {**settled, **enforced})
+
+
+def _wants_simulation(config: Config) -> bool:
+    """Whether a simulation was asked for; without being asked, own rows are never simulated."""
+    return "mode" in config.privacy.model_fields_set and config.privacy.mode == "simulated"
 
 
 def load_own_stream(
     stream: StreamConfig, declaration: Declaration
 ) -> tuple[Stream, tuple[str, ...]]:
-    """The rows a complete configuration names, as they are declared, and notices about them.
+    """The stream of the rows that a complete configuration names, and notices about them.
 
-    Notices tell of private rows: they are for the holder's screen and are stored nowhere.
+    Notices depend on private rows: they are printed for the holder and never stored.
     """
     data, path = _files(stream)
     source = _public(stream, declaration, path)
     sentences = read_public(source)[:MOST_PUBLIC]
-    own = load_own(data, declaration, sentences, stream.skip_bad_rows)
+    loaded = load_own(data, declaration, sentences, stream.skip_bad_rows)
     notices = []
-    if own.skipped:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in own.skipped.items())
-        notices.append(f"skipped {sum(own.skipped.values())} bad rows of {data} ({kinds})")
-    texts = (*own.stream.train.texts, *own.stream.test.texts)
-    shared = overlapping(own.stream.public, texts)
+    if loaded.skipped:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in loaded.skipped.items())
+        notices.append(f"skipped {sum(loaded.skipped.values())} bad rows of {data} ({kinds})")
+    texts = (*loaded.stream.train.texts, *loaded.stream.test.texts)
+    shared = overlapping(loaded.stream.public, texts)
     if shared:
-        notices.append(_shared(source, [sentences[place] for place in shared]))
-    return own.stream, tuple(notices)
+        notices.append(_shared(source, [sentences[index] for index in shared]))
+    return loaded.stream, tuple(notices)
 
 
 def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str | None:
-    """A warning where the public sentences of own rows are few; it says nothing of the rows.
+    """A warning if own rows have few public sentences; it does not depend on the rows.
 
     shape: (n, d) of the embedded sentences.
     """
@@ -145,7 +153,7 @@ def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     changing them makes no other rows; so are the public sentences, which are nobody's.
     """
     numbers = {"clients", "people", "clients_per_person", "rows_per_person"}
-    apart = {"privacy", "public", "confirmed", "test_rows", *numbers}
+    apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", *numbers}
     declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
     path = data.resolve()
     return OwnRows(path, stem_of(path), declared.encode())
@@ -163,17 +171,17 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
 
 
 def _federation(config: Config, rows: OwnRows) -> Path:
-    """The directory of the one ledger of the rows, by the name that was given for it, if any."""
+    """The ledger directory of the rows, by the name that was given, if any."""
     given, data = config.privacy.federation, config.stream.data
-    found = ledger_directory(rows, given)
+    directory = ledger_directory(rows, given)
     if given is not None or data is None or data.is_symlink():
-        return found
+        return directory
     beside = data.with_name(rows.beside.name)  # as short as the path of the rows
-    return beside if beside.resolve() == found.resolve() else found
+    return beside if beside.resolve() == directory.resolve() else directory
 
 
 def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
-    """What becomes of figures: stored without being asked only if test rows are nobody's."""
+    """``privacy.evaluate``: by default scores are stored only if test rows are declared public."""
     given, public = config.privacy.evaluate, declaration.test_rows == "public"
     if given == "private" and public:
         raise ConfigError(
@@ -189,15 +197,15 @@ def _evaluate(config: Config, declaration: Declaration, path: Path) -> Evaluate:
 
 
 def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
-    found = stream.public or declaration.public
-    if found is None:
+    path_given = stream.public or declaration.public
+    if path_given is None:
         raise ConfigError(
             "your own data requires public sentences: give --anchors FILE, or public = "
             f'"FILE" in {path}. Use a text file of at least {FEWEST} sentences that contains '
             "no client's text; `cslr data fetch public DIR` downloads sentences from "
             "Wikipedia"
         )
-    return found
+    return path_given
 
 
 def _refuse_without_rows(config: Config) -> None:
@@ -228,7 +236,7 @@ def _refuse_without_rows(config: Config) -> None:
 
 
 def _refuse_contradictions(config: Config, declaration: Declaration, path: Path) -> None:
-    """What the declaration settles is settled there and nowhere else."""
+    """Refuse settings that contradict the declaration."""
     stream = config.stream
     if "name" in stream.model_fields_set and stream.name != declaration.name:
         raise ConfigError(
@@ -255,10 +263,19 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
 
 
 def _refuse_another_promise(config: Config, declaration: Declaration, path: Path) -> None:
-    """What the declaration promises is promised there and nowhere else."""
+    """Refuse privacy settings that contradict the declaration."""
     privacy = config.privacy
-    if "mode" in privacy.model_fields_set and privacy.mode != "enforced":
-        raise ConfigError("--privacy simulated is not allowed on your own data; remove it")
+    if _wants_simulation(config):
+        if not declaration.public_rows:
+            raise ConfigError(
+                "--privacy simulated is not allowed on your own data; remove it. Only data that "
+                f"are public anyway may be declared so, public = true in {path}"
+            )
+        if privacy.federation is not None or privacy.evaluate in ("private", "shown"):
+            raise ConfigError(
+                "--federation and --evaluate shown or private are for enforced privacy; remove "
+                "them, or --privacy simulated"
+            )
     declared = declaration.privacy
     if "epsilon" in privacy.model_fields_set and privacy.epsilon > declared.epsilon:
         raise ConfigError(
@@ -292,7 +309,7 @@ def _first(given: dict[str, bool]) -> str | None:
 
 
 def _shared(source: Path, sentences: list[str]) -> str:
-    """Where the public sentences stand that also stand in clients' texts."""
+    """A notice about public sentences that also occur in clients' texts."""
     wanted = set(sentences)
     lines = [line.number for line in lines_of(source) if line.text.strip() in wanted]
     shown = ", ".join(map(str, lines[:_SHOWN])) + (", ..." if len(lines) > _SHOWN else "")

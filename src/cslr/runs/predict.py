@@ -1,6 +1,6 @@
-"""Answers about new texts from a finished run: its heads, and the public facts beside them.
+"""Predictions for new texts with the heads of a finished run.
 
-A head is made of released values alone, so asking costs no ε; questions are stored nowhere.
+A head depends on released values only, so predictions cost no ε; texts are not stored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ a head needs no method."""
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What has to be known to use a run's heads. All of it is public."""
+    """What is needed to use a run's heads. All of it is public."""
 
     method: str
     family: FamilyName
@@ -64,14 +64,14 @@ class ModelFacts:
 
     def encoder_named(self, name: str | None) -> tuple[str, str]:
         """Name and id of the encoder to ask with: the reference, or one that clients run."""
-        known = {self.encoder: self.encoder_id, **self.others}
-        if name is not None and name not in known:
-            raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(known)}")
+        ids = {self.encoder: self.encoder_id, **self.others}
+        if name is not None and name not in ids:
+            raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(ids)}")
         chosen = name or self.encoder
-        return chosen, known[chosen]
+        return chosen, ids[chosen]
 
     def save(self, run: Path) -> None:
-        """Write it beside the heads; its being there says that the run is finished."""
+        """Write it next to the heads; the file exists only in finished runs."""
         write_atomic(run / _FILE, seal_line(asdict(self), indent=2).encode() + b"\n")
 
     @classmethod
@@ -105,7 +105,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Choice:
-    """A label, and how probable it is to the head."""
+    """A label and its probability according to the head."""
 
     label: str
     probability: float
@@ -126,7 +126,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said about one text: its labels, or the entities among its words."""
+    """The prediction for one text: labels, or entities among its words."""
 
     family: FamilyName
     text: str
@@ -163,7 +163,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A head that was learnt, and the encoder it was learnt with."""
+    """A trained head and its encoder."""
 
     model: ModelFacts
     head: Head
@@ -198,9 +198,9 @@ class Predictor:
         scores = np.where(allowed[of_output], self.scores(vectors.z), -np.inf)
         tags = decode(scores, vectors.starts)
         for number, text in enumerate(texts):
-            own = tags[vectors.starts[number] : vectors.starts[number + 1]]
+            text_tags = tags[vectors.starts[number] : vectors.starts[number + 1]]
             words = tuple(sentences[number].split(" "))
-            entities = tuple(_entities(own, words, self.model.labels))
+            entities = tuple(_entities(text_tags, words, self.model.labels))
             yield Answer("tagging", text, words=words, entities=entities)
 
     def embedded(self, texts: Sequence[str]) -> FloatArray:
@@ -228,10 +228,10 @@ class Predictor:
         self._check_encoder(encoder.id)
         return encoder
 
-    def _check_encoder(self, found: str) -> None:
-        if found != self.encoder_id:
+    def _check_encoder(self, installed: str) -> None:
+        if installed != self.encoder_id:
             raise EncoderError(
-                f"encoder {self.encoder!r} is {found} here, but the run was trained with "
+                f"encoder {self.encoder!r} is {installed} here, but the run was trained with "
                 f"{self.encoder_id}, and its head works with no other; install that version"
             )
 
@@ -246,10 +246,10 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
         seeds = ", ".join(map(str, model.seeds))
         raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
     name, encoder_id = model.encoder_named(encoder)
-    place = run / f"seed-{model.seeds[0] if seed is None else seed}"
-    own = [place / f"head-{number}.safetensors" for number in _places(model, encoder)]
-    path = next(filter(Path.is_file, own), place / "head.safetensors")
-    ways = place / "translations.safetensors"
+    directory = run / f"seed-{model.seeds[0] if seed is None else seed}"
+    encoder_heads = [directory / f"head-{number}.safetensors" for number in _places(model, encoder)]
+    path = next(filter(Path.is_file, encoder_heads), directory / "head.safetensors")
+    ways = directory / "translations.safetensors"
     if model.method in KEEP_NO_HEAD:
         raise RunDirectoryError(
             f"{run} is a run of {model.method}, which stores no head; use a run of cslr"
@@ -258,7 +258,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
         head = Head(**open_arrays(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         raise _damaged(path) from None
-    if path in own:
+    if path in encoder_heads:
         return Predictor(model, _checked(head, model, path), name, encoder_id)
     try:
         arrays = open_arrays(ways.read_bytes()) if ways.exists() else {}
@@ -269,7 +269,7 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
 
 
 def _places(model: ModelFacts, encoder: str | None) -> list[int]:
-    """Where among the encoders of clients this one stands, if it does."""
+    """The index of this encoder among the clients' encoders, if it is one."""
     return [number for number, name in enumerate(model.others) if name == encoder]
 
 
@@ -281,7 +281,7 @@ def _checked(head: Head, model: ModelFacts, path: Path) -> Head:
 
 def _entities(tags: IntArray, words: tuple[str, ...], labels: Sequence[str]) -> Iterator[Entity]:
     """The runs B-i I-i I-i ... among valid tags."""
-    starts = [place for place, tag in enumerate(tags) if tag % 2 == 1]
+    starts = [index for index, tag in enumerate(tags) if tag % 2 == 1]
     for first in starts:
         last = first
         while last + 1 < len(tags) and tags[last + 1] == tags[first] + 1:

@@ -1,9 +1,10 @@
-"""What a run needs before its first step: plan, population, ledger and setting of each seed."""
+"""Preparation of a run: plan, population, ledger and method context of each seed."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.pointer import open_ledger
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
-from cslr.protocol.resolution import Units
+from cslr.protocol.resolution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
@@ -33,13 +34,18 @@ from cslr.seeding import Seeds
 
 __all__ = ["context_of", "ledger_of", "plan_of", "population_of", "with_head"]
 
+MANY_CLIENTS: Final = 500
+"""Registered clients from which on each is taken to have few rows, as phones do."""
+FEW_ROWS: Final = 2
+"""Rows that such a client is expected to have of one task."""
+
 
 def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
-    """The noise that follows from the promise; none is needed where nothing is released.
+    """The calibrated plan; without noise for methods that release nothing.
 
     cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
-    to one task unless told otherwise: its whole budget then goes into that. A curator who pools all
-    rows asks everybody in every round.
+    to one task by default, which gets its whole budget. A curator who pools all rows asks everybody
+    in every round.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
@@ -81,7 +87,7 @@ def noise_of_the_paper(config: Config) -> float | None:
 
 
 def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
-    """With the head that the declared stream asks for, where the method leaves that open."""
+    """With the head that suits the declared stream, if the method leaves the choice open."""
     tasks = [task.labels for task in stream.tasks]
     if not settled.method.chooses_head or not may_choose_rounds(
         settled.config, tasks, len(stream.labels)
@@ -104,7 +110,7 @@ def _registered(settled: SettledConfig, stream: Stream) -> int:
 
 
 def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Population:
-    """Who holds which examples: simulated for a study, given with one's own data."""
+    """The clients with their examples: simulated, or as given in own rows."""
     clients, rows = assign_clients(embedded.stream, config.stream, Seeds(seed).at("partition"))
     train = embedded.train
     count = config.stream.clients or embedded.stream.clients
@@ -140,8 +146,8 @@ def _people(
     A client adds up what its people contribute, and sums of sums are sums: so in one process the
     people themselves are asked. A person whom two clients hold is one person in each of them.
     """
-    known = stream.train.people
-    person = np.arange(len(stream.train)) if known is None else known
+    declared = stream.train.people
+    person = np.arange(len(stream.train)) if declared is None else declared
     if stream.person_ids is not None:  # numbered by their own client, see ``data.own``
         ids = stream.person_ids
         count = (stream.people or len(ids)) * stream.clients_per_person
@@ -160,7 +166,7 @@ def _units(config: Config, stream: Stream, count: int) -> Units:
     if config.privacy.unit == "person":
         return Units(count, stream.rows_per_person, stream.clients_per_person)
     if stream.partition == "given":  # how many rows clients have is theirs to know
-        return Units(count)
+        return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
     rows = len(stream.train) // (count * (stream.cap or len(stream.tasks)))
     return Units(count, max(1, rows))
 
@@ -240,7 +246,7 @@ def context_of(
 
 
 def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
-    """What clients remember of the tasks they spoke about, where their number is promised."""
+    """The tasks that clients have contributed to, where a cap is enforced."""
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
         return None

@@ -1,7 +1,7 @@
-"""From a trace to figures: the matrix, AA, BWT, FWT, yardsticks, and the share of the way closed.
+"""Results from a trace: matrix, AA, BWT, FWT, yardsticks, and the share of the gap closed.
 
-Scores are percentages. Every ε comes from the ledger by way of the trace. Figures that are only
-shown come from the run itself and are in no file.
+Scores are percentages. Every ε comes from the ledger through the trace. Scores that are only shown
+come from the run itself and are stored nowhere.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from cslr.config import Config, Evaluate
 from cslr.data.streams import Stream
 from cslr.methods.registry import YARDSTICKS
 from cslr.runs.directory import RunDirectory
+from cslr.runs.measure import PrivateFigures, private_figures
 from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
-from cslr.runs.private_figures import PrivateFigures, private_figures
 from cslr.runs.verdict import verdict_of
 
 __all__ = ["Figures", "Result", "collect"]
@@ -38,7 +38,7 @@ class Figures:
 
     @classmethod
     def nothing(cls, method: str, seeds: int, tasks: int, labels: int) -> Figures:
-        """Of a method about which nothing is told."""
+        """Of a method without scores."""
         matrices = np.full((seeds, tasks + 1, tasks), math.nan)
         return cls(method, matrices, np.full((seeds, labels), math.nan), np.full(tasks, math.nan))
 
@@ -66,7 +66,7 @@ class Figures:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Everything a run has to say."""
+    """The result of a run."""
 
     config: Config
     stream: Stream
@@ -86,7 +86,7 @@ class Result:
 
     @property
     def scenario(self) -> str:
-        """A result without its scenario is not a result."""
+        """The scenario of the scores."""
         return self.stream.scenario(self.config.stream.scenario)
 
     @property
@@ -202,8 +202,8 @@ def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows
     """Read the trace of a finished run; ``shown`` are rows with figures that are not in it."""
     rows = [*(line for line in directory.trace if line["kind"] == "row"), *shown]
     names = list(dict.fromkeys(line["method"] for line in rows))
-    told = [line for line in rows if "scores" in line]
-    matrices = {name: _matrices(config, told, name, len(stream.tasks)) for name in names}
+    scored = [line for line in rows if "scores" in line]
+    matrices = {name: _matrices(config, scored, name, len(stream.tasks)) for name in names}
     zero_shot = np.full(len(stream.tasks), math.nan)
     if "zero-shot" in matrices and not config.upgrade.after:  # else it is of one encoder of two
         zero_shot = matrices["zero-shot"][0, 0]
@@ -211,9 +211,9 @@ def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows
         name: Figures(
             name,
             matrices[name],
-            _last_labels(config, told, name, stream),
+            _last_labels(config, scored, name, stream),
             zero_shot,
-            _last_more(config, told, name, len(stream.tasks)),
+            _last_more(config, scored, name, len(stream.tasks)),
         )
         for name in names
     }
@@ -242,10 +242,10 @@ def _matrices(config: Config, rows: Rows, method: str, tasks: int) -> FloatArray
 
 def _last(config: Config, rows: Rows, method: str, tasks: int) -> list[dict[str, Any] | None]:
     """The row of each seed after the last task, if it is there."""
-    found = {
+    last = {
         line["seed"]: line for line in rows if (line["method"], line["after"]) == (method, tasks)
     }
-    return [found.get(seed) for seed in config.seeds]
+    return [last.get(seed) for seed in config.seeds]
 
 
 def _last_labels(config: Config, rows: Rows, method: str, stream: Stream) -> FloatArray:

@@ -1,4 +1,4 @@
-"""How good answers are, for each family: a score per task, per label, and what else is asked.
+"""Scores of predictions for each family: per task, per label, and further measures.
 
 classification   accuracy: the best allowed label is right
 intents          accuracy: the best allowed label is one of the row's. Besides, with every label
@@ -51,8 +51,8 @@ def score(
     hit_seen = _hits(scores, right, np.broadcast_to(seen, scores.shape))
     more = {}
     if embedded.family.name == "intents":
-        known = seen[rows.labels]
-        more = intent_metrics(scores[known], right[known], seen)
+        is_seen = seen[rows.labels]
+        more = intent_metrics(scores[is_seen], right[is_seen], seen)
     return Scored(
         [_mean(hit[rows.tasks == task]) for task in range(len(allowed))],
         [_mean(hit_seen[rows.labels == label]) for label in range(len(seen))],
@@ -141,8 +141,8 @@ def _score_tags(
         guess += guess_here
     by_type = entity_f1(truth, guess) if truth else {}
     labels_f1 = [
-        by_type.get(label.name, math.nan) if known else math.nan
-        for label, known in zip(embedded.stream.labels, seen, strict=True)
+        by_type.get(label.name, math.nan) if is_seen else math.nan
+        for label, is_seen in zip(embedded.stream.labels, seen, strict=True)
     ]
     more = {f"{name}_f1": by_type.get(name, math.nan) for name in ("micro", "macro")}
     return Scored(tasks, labels_f1, more)

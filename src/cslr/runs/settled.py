@@ -1,6 +1,6 @@
-"""A configuration in which nothing is left to be decided: made once, and passed on.
+"""The settled configuration of a run: made once, then passed on.
 
-A user's configuration, the declaration of own rows and what a method fixes or prefers meet here.
+It combines the user's configuration, the declaration of own rows, and the method's settings.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def as_settled(config: Config | SettledConfig) -> SettledConfig:
 
 
 def settle(config: Config) -> SettledConfig:
-    """Everything that the declaration of own rows and the method settle.
+    """The configuration with the settings of the declaration of own rows and of the method.
 
-    What contradicts the declaration is refused.
+    Settings that contradict the declaration are refused.
     """
     declaration = declaration_of(config.stream)
     return SettledConfig.of(complete(config, declaration), declaration)

@@ -1,4 +1,4 @@
-"""Whom a run hides: what a stream proposes, how many there are, what another unit would give."""
+"""The unit of privacy of a run: its default, the number of units, and another unit's result."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def with_unit(settled: SettledConfig, embedded: EmbeddedStream, unit: Unit) -> R
     if settled.config.privacy.mode != "simulated":
         raise ValueError("settled: only a simulation can be repeated for another unit")
     other = with_settings(settled.given, {"privacy.unit": unit, "yardsticks": False})
-    with tempfile.TemporaryDirectory() as place:
-        directory = RunDirectory(Path(place) / "run", other)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = RunDirectory(Path(folder) / "run", other)
         return run(SettledConfig.of(other), embedded, directory, lambda what, done, total: None)

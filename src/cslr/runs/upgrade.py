@@ -1,4 +1,4 @@
-"""Go on with a run under another encoder: what it released is taken along, and costs nothing again.
+"""Continue a run with another encoder: its releases are carried over at no cost.
 
 A new run directory gets the releases and the ledger of the old one, so that nothing is charged
 twice and the old run stays as it was. Where privacy is enforced it is the federation's ledger.
@@ -46,15 +46,15 @@ def upgraded_config(run: Path, encoder: str) -> Config:
     )
 
 
-def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
+def begin_upgrade(run: Path, config: Config, target: Path) -> RunDirectory:
     """The directory of the upgraded run, with what the old one released.
 
-    Begun before, it goes on: what an interruption kept from being copied is copied now. A plan pays
-    for one evaluation, so one that the old run bought is taken over, and marked as such. Where
-    privacy is enforced an interrupted release has to be finished first, under its own encoder.
+    An interrupted upgrade resumes: missing files are copied. A plan includes one evaluation, so
+    that of the old run is taken over and marked as such. With enforced privacy an interrupted
+    release must be finished first, with its own encoder.
     """
-    directory = RunDirectory(place, config)
-    if config.privacy.mode == "enforced" and not (place / "config.json").exists():
+    directory = RunDirectory(target, config)
+    if config.privacy.mode == "enforced" and not (target / "config.json").exists():
         for path in ledgers_of(run):
             Ledger.read(path).refuse_unfinished()
     directory.begin()
@@ -63,9 +63,9 @@ def begin_upgrade(run: Path, config: Config, place: Path) -> RunDirectory:
         goal = directory.seed(seed)
         for file in _kept(run, seed, config.upgrade.after):
             goal.copy(file)
-        known = directory.find(kind="evaluation", seed=seed) is not None
+        evaluated = directory.find(kind="evaluation", seed=seed) is not None
         for line in old:
-            if (line["kind"], line.get("seed")) == ("evaluation", seed) and not known:
+            if (line["kind"], line.get("seed")) == ("evaluation", seed) and not evaluated:
                 directory.note(**{**line, "before_upgrade": True})
     return directory
 
@@ -83,7 +83,7 @@ def _kept(run: Path, seed: int, tasks: int) -> list[Path]:
 
 def _releases(run: Path, seed: int) -> list[Path]:
     """The releases of the first tasks, one after the other and without a gap."""
-    found: list[Path] = []
-    while (file := run / f"seed-{seed}" / f"task-{len(found)}.safetensors").is_file():
-        found.append(file)
-    return found
+    files: list[Path] = []
+    while (file := run / f"seed-{seed}" / f"task-{len(files)}.safetensors").is_file():
+        files.append(file)
+    return files

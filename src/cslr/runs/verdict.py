@@ -1,7 +1,7 @@
-"""What a run gained, in one sentence: the first line of every result.
+"""The verdict of a run in one sentence: the first line of every result.
 
-It is made of the plain values of ``result.json``, so a stored run and a fresh one say the same, and
-figures that are not stored are in no verdict of a file.
+It depends on the values of ``result.json`` only, so a stored run and a fresh one have the same
+verdict, and scores that are not stored cannot enter it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _level(gain: float) -> Level:
 
 
 def _yardstick(result: Mapping[str, Any], name: str) -> float | None:
-    found: float | None = result.get("yardsticks", {}).get(name, {}).get("aa")
-    return found
+    score: float | None = result.get("yardsticks", {}).get(name, {}).get("aa")
+    return score
 
 
 def _gap(result: Mapping[str, Any]) -> list[str]:

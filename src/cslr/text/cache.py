@@ -1,6 +1,6 @@
-"""Embeddings kept on disk, found again by content: the same text and encoder never run twice.
+"""A disk cache of embeddings, keyed by encoder and text, so that no text is encoded twice.
 
-A cache is a folder per encoder, a folder holds segments, and a segment is one safetensors file
+A cache has one folder per encoder, a folder contains segments, and a segment is a safetensors file
 
     keys     (n, 16) uint8      sha256(encoder id, NUL, text)[:16], sorted
     vectors  (n, d)  float32    the embedding of the text behind each key (or float16)
@@ -12,9 +12,8 @@ Writers need no lock. A segment appears whole (temporary file, fsync, ``os.repla
 all, and compaction writes the union before it removes the parts, so a reader that loses a race
 lists the folder again. At worst a vector is lost and encoded once more.
 
-Not public: an embedding tells much about its text, and the size of a file how many texts there are.
-Files are readable and folders can be listed by their owner alone, and a cache is to be guarded as
-the texts are.
+Private: an embedding reveals much about its text, and a file's size the number of texts. Only the
+owner can read files and list folders; protect a cache as you protect the texts.
 """
 
 from __future__ import annotations
@@ -54,10 +53,7 @@ def cache_root() -> Path:
 
 
 def default_directory(part: Literal["public", "private"] = "private") -> Path:
-    """Where embeddings are kept unless told otherwise.
-
-    Those of public texts lie apart, so that nothing about clients' texts is read with them.
-    """
+    """The default cache directory; public texts have their own, separate from clients' texts."""
     return cache_root() / "embeddings" / part
 
 
@@ -70,7 +66,7 @@ class _Segment:
 
 
 class EmbeddingCache:
-    """Vectors by (encoder, text), in ``directory`` or where ``default_directory`` says.
+    """Vectors by (encoder, text) in ``directory``; default: ``default_directory()``.
 
     Segments that were read and verified are kept in memory: they cannot change under their name.
     """
@@ -80,23 +76,23 @@ class EmbeddingCache:
         self._verified: dict[Path, _Segment] = {}
 
     def folder(self, encoder_id: str) -> Path:
-        """Where the segments of one encoder lie; the name is readable and unique."""
+        """The folder of one encoder's segments; the name is readable and unique."""
         readable = re.sub(r"[^A-Za-z0-9._-]+", "-", encoder_id)[:48].strip(".-")
         return self.directory / f"{readable}-{hashlib.sha256(encoder_id.encode()).hexdigest()[:8]}"
 
     def lookup(self, encoder_id: str, texts: Sequence[str]) -> tuple[BoolArray, FloatArray]:
-        """Which texts (n,) are known, and the vectors (hits, d) of those, in the order given."""
+        """Which texts (n,) are cached, and their vectors (hits, d), in the order given."""
         keys = _keys(encoder_id, texts)
-        found = np.zeros(len(keys), dtype=np.bool_)
+        cached = np.zeros(len(keys), dtype=np.bool_)
         segments = self._segments(self.folder(encoder_id))
         vectors = np.empty((len(keys), _dimension(segments)), dtype=np.float32)
         for segment in segments:
-            place = np.searchsorted(segment.keys, keys)
-            place[place == len(segment.keys)] = 0
-            here = ~found & (segment.keys[place] == keys)
-            vectors[here] = segment.vectors[place[here]]
-            found |= here
-        return found, vectors[found]
+            index = np.searchsorted(segment.keys, keys)
+            index[index == len(segment.keys)] = 0
+            here = ~cached & (segment.keys[index] == keys)
+            vectors[here] = segment.vectors[index[here]]
+            cached |= here
+        return cached, vectors[cached]
 
     def store(self, encoder_id: str, texts: Sequence[str], vectors: FloatArray) -> None:
         """Add the vectors (n, d) of n texts as one segment, and compact when there are many.
@@ -189,7 +185,7 @@ def _names(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> _Segment:
-    """A verified segment. What does not match its name is refused, never repaired."""
+    """A verified segment; raises ``CacheCorrupted`` if the content does not match the file name."""
     damaged = CacheCorrupted(
         f"cached embeddings {path} do not match the checksum in their name (truncated or "
         "altered); delete that file and run again to encode its texts again"
@@ -215,7 +211,7 @@ def _read(path: Path) -> _Segment:
 
 
 def _write(folder: Path, segment: _Segment) -> Path:
-    """Put a segment into place at once: whoever lists the folder sees all of it or nothing."""
+    """Write a segment atomically: a reader sees all of it or nothing."""
     keys = np.ascontiguousarray(segment.keys).view(np.uint8).reshape(-1, _KEY_BYTES)
     content = save_tensors({"keys": keys, "vectors": segment.vectors})
     path = folder / f"{hashlib.sha256(content).hexdigest()}.safetensors"
@@ -228,9 +224,9 @@ def _write(folder: Path, segment: _Segment) -> Path:
 
 
 def _close_to_others(folder: Path) -> None:
-    """A folder that an earlier version made: sizes of files tell how many texts there are."""
-    found = folder.stat()
-    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+    """Restrict a folder that an earlier version created: file sizes reveal the number of texts."""
+    status = folder.stat()
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
         folder.chmod(PRIVATE_FOLDER)
 
 

@@ -1,4 +1,4 @@
-"""Texts to vectors through the cache: what is known is looked up, the rest is encoded and kept.
+"""Embed texts through the cache: cached vectors are looked up, the others encoded and stored.
 
 A text becomes one row or several, one below the other; ``starts`` (n + 1,) says where the rows of
 each text begin. Sentences have one row each, tagged sentences one a word. A long job is cut into
@@ -34,7 +34,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How texts become rows, and under which keys the cache knows those of one text."""
+    """How texts become rows, and the cache keys of each text's rows."""
 
     encoder: str
     """The encoder's id."""
@@ -56,38 +56,38 @@ def embed_rows(
     Equal texts are encoded once. Long jobs are stored as they go, so that an interruption loses
     at most 4,096 texts' work.
     """
-    place_of = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    place_of = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     distinct = list(place_of)
     places = np.array([place_of[text] for text in texts])
     _, first = np.unique(places, return_index=True)  # where each distinct text stands
     keys = [recipe.keys(text) for text in distinct]
     starts = starts_of(keys)
-    whole, known = _look_up(keys, starts, recipe, cache)
-    table = known
+    whole, cached = _look_up(keys, starts, recipe, cache)
+    table = cached
     if not whole.all():
         missing = np.flatnonzero(~whole)
         fresh = _encode_missing(
-            [distinct[place] for place in missing],
-            [keys[place] for place in missing],
+            [distinct[index] for index in missing],
+            [keys[index] for index in missing],
             first[missing],
             recipe,
             cache,
             progress,
         )
-        table = _merge(np.repeat(whole, np.diff(starts)), known, fresh, recipe, cache)
+        table = _merge(np.repeat(whole, np.diff(starts)), cached, fresh, recipe, cache)
     if len(distinct) == len(texts):
         return table, starts
     rows = _rows_of(starts, places)
-    return np.take(table, rows, axis=0), starts_of([keys[place] for place in places])
+    return np.take(table, rows, axis=0), starts_of([keys[index] for index in places])
 
 
 def starts_of(parts: Sequence[Sized]) -> IntArray:
-    """(n + 1,) where each part begins when all are laid one behind the other, and their end."""
+    """(n + 1,) the offset of each part in the concatenation of all, and the total length."""
     return np.cumsum([0, *(len(part) for part in parts)], dtype=np.int64)
 
 
 def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatArray:
-    """(rows, d) float32 of unit norm; refuses what is not finite or has no direction."""
+    """(rows, d) float32 of unit norm; raises ``EncoderError`` for zero or non-finite vectors."""
     # A sum along the last axis of a plain array: a buffered einsum would split rows by their place.
     norms = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
@@ -100,7 +100,7 @@ def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatAr
 
 
 class _UnusableVectorError(Exception):
-    """The place of a text, in an ``encode`` argument, with a vector that cannot be used."""
+    """The index, in the argument of ``encode``, of a text with an unusable vector."""
 
     def __init__(self, text: int) -> None:
         super().__init__(text)
@@ -110,13 +110,13 @@ class _UnusableVectorError(Exception):
 def _look_up(
     keys: list[list[str]], starts: IntArray, recipe: Recipe, cache: EmbeddingCache | None
 ) -> tuple[BoolArray, FloatArray]:
-    """Which texts (n,) are known in all their rows, and those rows (hits, d)."""
+    """Which texts (n,) have all their rows cached, and those rows (hits, d)."""
     if cache is None:
         return np.zeros(len(keys), dtype=np.bool_), np.empty((0, 0), dtype=np.float32)
-    found, vectors = cache.lookup(recipe.encoder, [key for part in keys for key in part])
-    whole = np.logical_and.reduceat(found, starts[:-1])
+    cached, vectors = cache.lookup(recipe.encoder, [key for part in keys for key in part])
+    whole = np.logical_and.reduceat(cached, starts[:-1])
     wanted = np.repeat(whole, np.diff(starts))
-    return whole, vectors if np.array_equal(found, wanted) else vectors[wanted[found]]
+    return whole, vectors if np.array_equal(cached, wanted) else vectors[wanted[cached]]
 
 
 def _encode_missing(
@@ -127,26 +127,26 @@ def _encode_missing(
     cache: EmbeddingCache | None,
     progress: bool,
 ) -> FloatArray:
-    """Encode and store texts that stand at ``places`` (n,) of the caller's list."""
+    """Encode and store texts, which have the indices ``places`` (n,) in the caller's list."""
     starts = starts_of(keys)
     vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
     with progress_bar(len(texts), progress) as bar:
         for chunk in slices(list(range(len(texts))), _CHUNK):
             for piece in slices(chunk, PIECE):
-                for place in piece:
-                    fresh = _encode_one(texts[place], len(keys[place]), places[place], recipe)
+                for index in piece:
+                    fresh = _encode_one(texts[index], len(keys[index]), places[index], recipe)
                     if not vectors.shape[1]:
                         vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
-                    vectors[starts[place] : starts[place + 1]] = fresh
+                    vectors[starts[index] : starts[index + 1]] = fresh
                 bar.advance(len(piece))
             if cache is not None:
                 done = vectors[_rows_of(starts, np.array(chunk))]
-                cache.store(recipe.encoder, [key for place in chunk for key in keys[place]], done)
+                cache.store(recipe.encoder, [key for index in chunk for key in keys[index]], done)
     return vectors
 
 
-def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
-    """(rows, d) of one text, checked; ``place``: where it stands in the caller's list.
+def _encode_one(text: str, rows: int, number: int, recipe: Recipe) -> FloatArray:
+    """(rows, d) of one text, checked; number: its index in the caller's list.
 
     The encoder is given one text at a time: beside others it would round differently.
     """
@@ -154,7 +154,7 @@ def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
         vectors = recipe.encode([text])
     except EncoderError as error:
         if isinstance(error.__cause__, _UnusableVectorError):
-            raise EncoderError(_gave_unusable(recipe.encoder, place)) from error
+            raise EncoderError(_gave_unusable(recipe.encoder, number)) from error
         raise
     if vectors.ndim != 2 or len(vectors) != rows:
         raise EncoderError(
@@ -162,7 +162,7 @@ def _encode_one(text: str, rows: int, place: int, recipe: Recipe) -> FloatArray:
             f"{recipe.row}s; its encode must return one row per {recipe.row}"
         )
     if not np.isfinite(vectors).all():
-        raise EncoderError(_gave_unusable(recipe.encoder, place))
+        raise EncoderError(_gave_unusable(recipe.encoder, number))
     return vectors
 
 
@@ -174,23 +174,23 @@ def _gave_unusable(encoder_id: str, text: int) -> str:
 
 
 def _merge(
-    found: BoolArray,
-    known: FloatArray,
+    is_cached: BoolArray,
+    cached: FloatArray,
     fresh: FloatArray,
     recipe: Recipe,
     cache: EmbeddingCache | None,
 ) -> FloatArray:
-    """Cached and fresh rows in one table (rows, d), in the order ``found`` (rows,) is in."""
-    if cache is not None and found.any() and known.shape[1] != fresh.shape[1]:
+    """Cached and fresh rows in one table (rows, d), in the order of ``is_cached`` (rows,)."""
+    if cache is not None and is_cached.any() and cached.shape[1] != fresh.shape[1]:
         raise EncoderError(
             f"encoder {recipe.encoder} returns {fresh.shape[1]} dimensions, but its cached "
-            f"vectors have {known.shape[1]}; delete {cache.folder(recipe.encoder)} and run "
+            f"vectors have {cached.shape[1]}; delete {cache.folder(recipe.encoder)} and run "
             "again"
         )
-    table = np.empty((len(found), fresh.shape[1]), dtype=np.float32)
-    table[~found] = fresh
-    if found.any():
-        table[found] = known
+    table = np.empty((len(is_cached), fresh.shape[1]), dtype=np.float32)
+    table[~is_cached] = fresh
+    if is_cached.any():
+        table[is_cached] = cached
     return table
 
 
@@ -228,14 +228,14 @@ class LineBar(Bar):
 
     def __init__(self, total: int) -> None:
         super().__init__()
-        self._total, self._done, self._last = total, 0, -math.inf
+        self._count, self._done, self._last = total, 0, -math.inf
         self.advance(0)
 
     def advance(self, texts: int) -> None:
         self._done += texts
         if time.monotonic() - self._last >= _EVERY:
             self._last = time.monotonic()
-            print(f"encoding texts: {self._done}/{self._total}", file=sys.stderr, flush=True)
+            print(f"encoding texts: {self._done}/{self._count}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

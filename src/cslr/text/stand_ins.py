@@ -1,9 +1,9 @@
-"""Stand-ins for other encoders, made of one that is there: ``minilm+rotated``, ``minilm+cut-128``.
+"""Stand-ins for other encoders, derived from one model: ``minilm+rotated``, ``minilm+cut-128``.
 
-A client with another encoder is a client with other coordinates. Where no second model is at hand,
-these change the coordinates of the first:
+For experiments with several encoders where only one model is installed. Each changes the
+coordinates of that model:
 
-    rotated     a random rotation: nothing is lost, and no coordinate means what it meant
+    rotated     a random rotation: no information is lost, and all coordinates change
     cut-K       a rotation of which K coordinates are kept
     noisy-S     a rotation, and S times a vector of unit length that follows from the text alone
 
@@ -47,7 +47,7 @@ class Derived:
 
     @property
     def id(self) -> str:
-        """The weights' name, and what was done to the vectors."""
+        """The id of the base encoder, and the name of the change."""
         return f"{self.base.id}+{self.name}"
 
     def encode(self, texts: Sequence[str]) -> FloatArray:

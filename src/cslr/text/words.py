@@ -54,7 +54,7 @@ class WordVectors:
 
 
 class TokenEncoder(Protocol):
-    """What the bench asks of an encoder of words."""
+    """The interface of an encoder of words."""
 
     @property
     def id(self) -> str:
@@ -138,7 +138,7 @@ class LayerEncoder:
         windows = []
         for number, (owner, encoding) in enumerate(zip(owners, encoded.encodings, strict=True)):
             words = [
-                (place, word) for place, word in enumerate(encoding.word_ids) if word is not None
+                (index, word) for index, word in enumerate(encoding.word_ids) if word is not None
             ]
             opens = number == 0 or owners[number - 1] != owner
             closes = number + 1 == len(owners) or owners[number + 1] != owner
@@ -224,7 +224,7 @@ def embed_words(
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Pieces that go through the model together, and those of them that count."""
+    """Tokens that pass through the model together, and those whose vectors are used."""
 
     pieces: list[int]
     places: IntArray  # (k,) where the counting pieces are
@@ -232,7 +232,7 @@ class _Window:
 
 
 def _keys(text: str) -> list[str]:
-    """What the cache knows the words of a sentence by."""
+    """The cache keys of the words of a sentence."""
     return [f"{number}\0{text}" for number in range(text.count(" ") + 1)]
 
 
@@ -244,19 +244,19 @@ def _check_layer(layer: int, states: int, source: str) -> None:
         )
 
 
-def _load(library: Any, place: str, **settings: bool) -> tuple[Any, Any]:
-    """Tokenizer and model; a model whose file lacks some weights is refused, not made up."""
-    tokenizer = library.AutoTokenizer.from_pretrained(place, **settings)
+def _load(library: Any, source: str, **settings: bool) -> tuple[Any, Any]:
+    """Tokenizer and model; an error if the file lacks some of the weights."""
+    tokenizer = library.AutoTokenizer.from_pretrained(source, **settings)
     if not tokenizer.is_fast:
         raise ValueError("its tokenizer is not a fast tokenizer")
     tokenizer.truncation_side = "right"
     before_pieces = tokenizer.backend_tokenizer.pre_tokenizer
     if type(before_pieces).__name__ == "ByteLevel":
         before_pieces.add_prefix_space = True  # a word alone is read as in running text
-    model, told = library.AutoModel.from_pretrained(
-        place, use_safetensors=True, dtype="float32", output_loading_info=True, **settings
+    model, loading = library.AutoModel.from_pretrained(
+        source, use_safetensors=True, dtype="float32", output_loading_info=True, **settings
     )
-    missing = sorted(key for key in told["missing_keys"] if "pooler" not in key)
+    missing = sorted(key for key in loading["missing_keys"] if "pooler" not in key)
     if missing:
         raise ValueError(f"its weights lack {missing[0]}")
     return tokenizer, model.eval()

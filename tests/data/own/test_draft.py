@@ -34,7 +34,7 @@ def drafted(path: Path) -> dict[str, Any]:
 
 def test_a_draft_that_is_filled_in_loads(write, rows):
     path = write("csv", rows)
-    declared = init_file(path)
+    declared = init_file(path).path
     assert declared == declaration_path(path)
     assert declared.read_text(encoding="utf-8") == init_text(path)
     with pytest.raises(
@@ -58,12 +58,20 @@ def test_a_draft_that_is_filled_in_loads(write, rows):
     assert own.stream.clients == 3
 
 
-def test_a_draft_never_replaces_a_file(write, rows, tmp_path):
+def test_a_draft_is_written_again_and_a_declaration_is_not(write, rows, tmp_path):
     path = write("csv", rows)
-    init_file(path)
-    with pytest.raises(ConfigError, match=r"shops\.cslr\.toml exists already"):
-        init_file(path)
-    assert init_file(path, tmp_path / "other.toml") == tmp_path / "other.toml"
+    declared = init_file(path).path
+    declared.write_text(declared.read_text().replace("epsilon = 8.0", "epsilon = 2.0"))
+    again = init_file(path)
+    assert again.before == declared.with_name("shops.cslr.toml~")
+    assert "epsilon = 2.0" in again.before.read_text()
+    assert declared.read_text(encoding="utf-8") == init_text(path)
+    for kept in (filled(init_text(path)), "not = [toml", "other = 1"):
+        declared.write_text(kept)
+        with pytest.raises(ConfigError, match=r"shops\.cslr\.toml exists already"):
+            init_file(path)
+        assert declared.read_text() == kept
+    assert init_file(path, tmp_path / "other.toml").path == tmp_path / "other.toml"
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "jsonl", "jsonl.gz", "parquet"])
@@ -112,7 +120,10 @@ def test_columns_that_are_not_found_are_asked_for(write, tmp_path):
     assert '# Columns in the file: "alpha", "beta"' in text
     declared = tmp_path / "shops.cslr.toml"
     declared.write_text(filled(text))
-    with pytest.raises(ConfigError, match=r"columns\.text: .*columns\.client: .*labels: "):
+    with pytest.raises(
+        ConfigError,
+        match=r"name the column of the text .*; name the column of the client .*; declare each",
+    ):
         load_declaration(declared)
 
 

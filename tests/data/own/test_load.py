@@ -323,7 +323,7 @@ def test_parquet_without_pyarrow_says_what_to_install(write, declare, monkeypatc
 @pytest.mark.parametrize("name", ["shops.xlsx", "shops", "shops.gz", "shops.parquet.gz"])
 def test_an_unknown_format_names_the_known_ones(tmp_path, declare, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(DataError, match=r"\.csv, \.jsonl, \.conll .*or \.parquet"):
+    with pytest.raises(DataError, match=r"\.csv, \.tsv, \.jsonl, \.conll .*or \.parquet"):
         load_own(tmp_path / name, declare(), PUBLIC)
 
 

@@ -159,7 +159,8 @@ def test_a_label_needs_words(name: str) -> None:
 def test_an_unknown_stream_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'agnews'.*clinic, desk, ward, ag-news"):
         load_stream("agnews", None)
-    embedded, read = ["clinic", "desk", "ward"], ["amazon", "multiwoz", "ner"]
+    embedded, read = ["clinic", "desk", "ward"], ["amazon", "amazon-products"]
+    read += ["multiwoz", "multiwoz-services", "ner"]
     news = ["ag-news", "ag-news-pairs", "ag-news-small", "ag-news-pairs-small"]
     assert list(STREAMS) == [*embedded, *news, *read, "ontonotes"]
 

@@ -92,7 +92,7 @@ def test_leaving_the_block_gives_the_lock_back(path, keys):
     ("error", "seen", "told"),
     [
         (OSError(errno.EIO, "disk full"), PrivacyError, "disk full"),
-        (KeyboardInterrupt(), KeyboardInterrupt, ""),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
     ],
 )
 def test_after_a_failed_write_only_opening_again_goes_on(

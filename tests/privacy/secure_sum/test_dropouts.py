@@ -160,8 +160,8 @@ def random_session(parties: Parties, session: int, gone: dict[str, list[int]]) -
     return parties.unmask(after["unmask"])
 
 
-def test_200_random_patterns_of_twenty_members_are_exact_or_cleanly_aborted():
-    assert min(run_random(200, 1).values()) > 10
+def test_random_patterns_of_twenty_members_are_exact_or_cleanly_aborted():
+    assert min(run_random(30, 1).values()) > 2
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def model_of(observed, variance, prior, effects) -> _Model:
         observed.T,
         prior.T,
         variance,
-        [effect.shared() for effect in effects],
+        [effect.of(np.ones(len(prior), dtype=np.bool_)) for effect in effects],
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )
@@ -217,6 +217,17 @@ def test_a_mode_learns_from_those_of_its_group_and_not_from_others():
     np.testing.assert_allclose(posterior_means(observed, variance, prior, [own])[-1], 0.0)
 
 
+def test_an_effect_with_factors_is_shared_as_far_as_they_say():
+    """What modes with opposite features have is opposite, also in one that was not released."""
+    feature = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    linear = Effect(np.arange(K), SPECTRUM, 0.3, feature[:, None])
+    prior = np.zeros((K, R))
+    observed = np.outer(feature, np.ones(R))
+    variance = np.array([0.01] * 5 + [np.inf])
+    found = posterior_means(observed, variance, prior, [linear])
+    np.testing.assert_allclose(found, observed, atol=0.1)
+
+
 def test_the_constants_of_the_plan_are_those_the_model_is_fitted_with():
     """A release can only be read again with the scales it was made with."""
     assert model_facts() == {
@@ -225,6 +236,7 @@ def test_the_constants_of_the_plan_are_those_the_model_is_fitted_with():
         "label": 0.1,
         "own": 0.3,
         "sub": 0.3,
+        "text": 0.3,
         "decades": 0.35,
         "contrast": 0.3,
     }

@@ -46,7 +46,7 @@ def rows_of(replay: KeptReplay, count: int, rng: np.random.Generator, shift: flo
 
 def measured(replay: KeptReplay, z, labels, head=None, samples=1000, seed=1):
     rng = np.random.default_rng(seed)
-    return quality(replay, 0, z, labels, FAMILY, head, rng, samples)
+    return quality(replay, 0, z, labels, FAMILY, head, rng, samples=samples)
 
 
 def test_rows_drawn_from_the_replay_itself_are_not_told_apart():

@@ -10,7 +10,7 @@ import numpy as np
 
 from cslr.federation.simulation import SimulatedCohort
 from cslr.privacy.grid import Grid, bound
-from cslr.privacy.sampling import poisson_cohort
+from cslr.privacy.noise import poisson_cohort
 from cslr.privacy.secure_sum import plain_sum
 from cslr.privacy.values import _SEAL, Bounded
 from cslr.protocol.agreement import FILLED, Agreement

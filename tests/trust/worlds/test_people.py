@@ -27,8 +27,13 @@ CASES = [
     Case(flags=("--method", "dp-class-stats"), clients_per_person=1),
     Case(flags=("--cap", "1", "--q", "0.5"), clients_per_person=1),
     Case(upgrade=True, clients_per_person=1),
+    Case(flags=("--set", "replay.sub_modes=2"), clients_per_person=1),
+    Case("tagging", ("--head", "rounds", "--set", "head.rounds=2"), clients_per_person=1),
+    Case(flags=("--method", "dp-stat-share"), clients_per_person=1),
 ]
+LISTS, ROUNDS = CASES[7], CASES[8]
 QUICK = [(CASES[0], MANY), (CASES[0], SINGLE), (CASES[0], ALONE), (CASES[3], MANY)]
+QUICK += [(LISTS, MANY), (ROUNDS, ALONE)]
 
 
 def troubles(play, case: Case, person: str) -> list[str]:
@@ -59,10 +64,14 @@ def test_no_case_shows_a_person_beyond_its_bound(play, card):
     assert bad == []
 
 
-@pytest.mark.parametrize("person", [MANY, SINGLE])
-def test_what_a_person_adds_to_a_sum_depends_on_nobody_else(play, person):
-    """Exactly, in integers: no clip, mean, cap or lot of a client stands between people."""
-    case, rows = CASES[0], rows_of("classification")
+@pytest.mark.parametrize(
+    ("case", "person"),
+    [(CASES[0], MANY), (CASES[0], SINGLE), (CASES[0], ALONE), (LISTS, MANY), (CASES[2], SINGLE)],
+    ids=str,
+)
+def test_what_a_person_adds_to_a_sum_depends_on_nobody_else(play, case, person):
+    """Exactly, in integers: no clip, mean, cap, lot or batch of a client stands between people."""
+    rows = rows_of(case.family)
     worlds = (rows, without_person(rows, person), only_person(rows, person))
     every, others, own = (play(case, each) for each in worlds)
     assert moved(every, others)

@@ -21,6 +21,7 @@ def audit_json(audited: Audited, bounds: Sequence[Bound], seed: int) -> dict[str
     return {
         "plan": audited.plan.as_dict(),
         "name": audited.name,
+        "unit": audited.plan.budget.unit,
         "clients": audited.clients,
         "labels": audited.labels,
         "dimension": audited.dimension,
@@ -37,8 +38,8 @@ def print_audit(audited: Audited, bounds: Sequence[Bound], console: Console) -> 
     sigma = "none" if plan.sigma is None else f"{plan.sigma:.4g}"
     console.print(
         f"\n[bold]{escape(audited.name)}[/bold]: {plan.releases} tasks, at most {plan.cap} "
-        f"per client, σ = {sigma}. Claimed: ε = {_shown(plan.epsilon('roster'))} at δ = "
-        f"{plan.budget.delta:g} against the roster."
+        f"per {plan.budget.unit}, σ = {sigma}. Claimed: ε = {_shown(plan.epsilon('roster'))} for "
+        f"a {plan.budget.unit} at δ = {plan.budget.delta:g} against the roster."
     )
     table = Table(title="Results of the attacks", title_justify="left")
     table.add_column("attack on")

@@ -32,7 +32,7 @@ class StepLines:
         self._last: float | None = None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """A step; printed if the last line is long enough ago."""
+        """Report a step; printed if the last line is old enough."""
         now = self._clock()
         if self._last is None or now - self._last >= self._every:
             self._last = now
@@ -41,7 +41,7 @@ class StepLines:
 
 @contextmanager
 def steps(console: Console, quiet: bool = False) -> Iterator[Told]:
-    """A bar that is told of every step; lines where there is no terminal; nothing if quiet."""
+    """Show progress as a bar, as lines if there is no terminal, or not at all if quiet."""
     if quiet:
         yield lambda what, done, total: None
         return

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cslr.methods.registry import METHODS, YARDSTICKS
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
-from cslr.runs.private_figures import PrivateFigures
+from cslr.runs.measure import PrivateFigures
 from cslr.runs.results import Figures, Result
 from cslr.runs.verdict import verdict_of
 
@@ -44,7 +44,7 @@ _WIDEST = 50
 
 def print_summary(result: Result, console: Console) -> None:
     """Print scores, privacy cost and files of a finished run."""
-    files = ["result.json", "trace.jsonl"]
+    files = ["report.html", "result.json", "trace.jsonl"]
     if result.rule == "stored" and result.evaluated:
         files.append("accuracy.png")
     print_verdict(result, console)
@@ -227,8 +227,8 @@ def _sparkline(figures: Figures) -> str:
     """The learning curve in characters: one bar per task, full at 100 %."""
     bars = "▁▂▃▄▅▆▇█"
     levels = np.clip(np.nan_to_num(figures.curve) / 100 * 8, 0, 7).astype(int)
-    known = np.isfinite(figures.curve)
-    return "".join(bars[n] if seen else " " for n, seen in zip(levels, known, strict=True))
+    finite = np.isfinite(figures.curve)
+    return "".join(bars[n] if seen else " " for n, seen in zip(levels, finite, strict=True))
 
 
 def _labels(result: Result) -> RenderableType:

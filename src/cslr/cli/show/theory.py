@@ -30,17 +30,17 @@ _ROWS: Final = "NON-PRIVATE: test rows are read without noise. For studies only.
 
 
 def print_prescription(
-    found: Prescription, guarantee: tuple[int, float] | None, console: Console
+    prescription: Prescription, guarantee: tuple[int, float] | None, console: Console
 ) -> None:
     """Theorem 2 in two sentences, and what some other number of anchors guarantees."""
     console.print(
-        f"\nTheorem 2: [bold]m = {found.anchors}[/bold] anchors separate N = "
-        f"{found.candidates} candidates with probability {1 - found.failure:g}, if the "
-        f"signatures of each pair of different modes differ by γ at a share p = {found.hit:g} "
-        "of public sentences."
+        f"\nTheorem 2: [bold]m = {prescription.anchors}[/bold] anchors separate N = "
+        f"{prescription.candidates} candidates with probability {1 - prescription.failure:g}, if "
+        "the signatures of each pair of different modes differ by γ at a share p = "
+        f"{prescription.hit:g} of public sentences."
     )
     console.print(
-        f"Its proof requires only {found.fewest}: N(N − 1)/2 pairs, each not separated with "
+        f"Its proof requires only {prescription.fewest}: N(N − 1)/2 pairs, each not separated with "
         "probability (1 − p)^m."
     )
     if guarantee is not None:
@@ -51,38 +51,40 @@ def print_prescription(
         )
 
 
-def prescription_json(found: Prescription, guarantee: tuple[int, float] | None) -> dict[str, Any]:
+def prescription_json(
+    prescription: Prescription, guarantee: tuple[int, float] | None
+) -> dict[str, Any]:
     """The object ``cslr anchors --json`` prints where nothing is measured."""
-    plain: dict[str, Any] = asdict(found)
+    plain: dict[str, Any] = asdict(prescription)
     if guarantee is not None:
         plain["guarantee"] = {"anchors": guarantee[0], "failure": guarantee[1]}
     return plain
 
 
-def print_examined(found: Examined, console: Console) -> None:
+def print_examined(examined: Examined, console: Console) -> None:
     """The sweep, what it suggests, and what is known about the public sentences."""
-    seen = found.sweep
+    seen = examined.sweep
     console.print(f"\n[bold red]{_LISTS}[/bold red]")
-    console.print(_sweep_table(found), _suggestion(seen, found.unit), sep="\n")
-    covered = found.coverage
+    console.print(_sweep_table(examined), _suggestion(seen, examined.unit), sep="\n")
+    covered = examined.coverage
     table = Table(title="Median distance to the nearest anchor", title_justify="left")
-    for name in (f"public {found.unit}s", "clients' rows", "means of candidates"):
+    for name in (f"public {examined.unit}s", "clients' rows", "means of candidates"):
         table.add_column(name, justify="right")
     table.add_row(f"{covered.public:.3f}", f"{covered.rows:.3f}", f"{covered.candidates:.3f}")
     console.print(table)
     console.print(
         f"{_percent(covered.outside)} of the rows are farther from the {covered.anchors} "
-        f"anchors than 95 % of the {covered.sentences} public {found.unit}s; 5 % is expected "
+        f"anchors than 95 % of the {covered.sentences} public {examined.unit}s; 5 % is expected "
         "if clients' texts are distributed as the public corpus is."
     )
-    console.print(Text(f"Licence of the public sentences: {found.licence}"), soft_wrap=True)
+    console.print(Text(f"Licence of the public sentences: {examined.licence}"), soft_wrap=True)
 
 
-def _sweep_table(found: Examined) -> Table:
-    seen = found.sweep
+def _sweep_table(examined: Examined) -> Table:
+    seen = examined.sweep
     sampled = "" if seen.total == seen.candidates else f" (of {seen.total})"
     table = Table(
-        title=f"{found.stream}, seed {found.seed}: {seen.candidates}{sampled} candidates, "
+        title=f"{examined.stream}, seed {examined.seed}: {seen.candidates}{sampled} candidates, "
         f"{seen.pairs} pairs of different modes, γ = {seen.margin:g}",
         title_justify="left",
     )
@@ -127,42 +129,42 @@ def _suggestion(seen: Sweep, unit: str) -> str:
     return "\n".join(lines)
 
 
-def examined_json(found: Examined) -> dict[str, Any]:
+def examined_json(examined: Examined) -> dict[str, Any]:
     """The object ``cslr anchors --stream … --json`` prints."""
     return {
         "private": False,
-        "stream": found.stream,
-        "seed": found.seed,
-        "unit": found.unit,
-        **asdict(found.sweep),
-        "suggested": found.sweep.enough,
-        "coverage": {**asdict(found.coverage), "ratio": found.coverage.ratio},
-        "licence": asdict(found.licence),
+        "stream": examined.stream,
+        "seed": examined.seed,
+        "unit": examined.unit,
+        **asdict(examined.sweep),
+        "suggested": examined.sweep.enough,
+        "coverage": {**asdict(examined.coverage), "ratio": examined.coverage.ratio},
+        "licence": asdict(examined.licence),
     }
 
 
-def print_compared(found: Compared, console: Console) -> None:
-    """What is found again from one encoder to another, and whether the sentences cover the task."""
+def print_compared(compared: Compared, console: Console) -> None:
+    """How well encoders translate into each other, and whether the sentences cover the task."""
     table = Table(
-        title=f"{found.stream}, seed {found.seed}: {found.held_out} held-out of {found.sentences} "
-        f"public {found.unit}s",
+        title=f"{compared.stream}, seed {compared.seed}: {compared.held_out} held-out of "
+        f"{compared.sentences} public {compared.unit}s",
         title_justify="left",
     )
     for name in ("from", "to", "coordinates"):
         table.add_column(name, no_wrap=name == "coordinates")
     for name in ("missed", "neighbours", "label", "clear label"):
         table.add_column(name, justify="right")
-    for pair in found.pairs:
-        for place, kept in enumerate(pair.ways):
-            names = (pair.source, pair.target) if place == 0 else ("", "")
+    for pair in compared.pairs:
+        for index, kept in enumerate(pair.ways):
+            names = (pair.source, pair.target) if index == 0 else ("", "")
             table.add_row(*names, *_kept(kept), end_section=kept is pair.ways[-1])
     console.print("\nOnly public sentences and label texts were read; no ε was spent.", table)
     console.print(
         "All columns but missed are shares of agreement with the second encoder itself. "
-        f"{_percent(found.by_chance)} of its ten nearest neighbours would be found by chance. "
+        f"{_percent(compared.by_chance)} of its ten nearest neighbours would be found by chance. "
         "100 % minus the last column estimates what label texts would lose."
     )
-    for each in found.reach:
+    for each in compared.reach:
         console.print(_reach(each), soft_wrap=True)
 
 
@@ -187,38 +189,38 @@ def _reach(each: Reach) -> Text:
     )
 
 
-def compared_json(found: Compared) -> dict[str, Any]:
+def compared_json(compared: Compared) -> dict[str, Any]:
     """The object ``cslr anchors --encoders … --json`` prints."""
-    plain = asdict(found)
-    covered = not any(each.outside for each in found.reach)
-    return {"public": True, **plain, "by_chance": found.by_chance, "covered": covered}
+    plain = asdict(compared)
+    covered = not any(each.outside for each in compared.reach)
+    return {"public": True, **plain, "by_chance": compared.by_chance, "covered": covered}
 
 
-def print_retention(found: Retention, console: Console) -> None:
-    """A row a task, means over seeds; below it how the measures go with forgetting."""
+def print_retention(retention: Retention, console: Console) -> None:
+    """One row per task, means over seeds; then the correlation of the measures with forgetting."""
     console.print(f"\n[bold red]{_ROWS}[/bold red]")
-    seeds = list(dict.fromkeys(each.seed for each in found.judged))
+    seeds = list(dict.fromkeys(each.seed for each in retention.judged))
     table = Table(
-        title=f"Replay of {found.method} on {found.stream} against its test rows, mean over "
-        f"{len(seeds)} seeds",
+        title=f"Replay of {retention.method} on {retention.stream} against its test rows, mean "
+        f"over {len(seeds)} seeds",
         title_justify="left",
     )
     table.add_column("task", no_wrap=True)
     for name in (*MEASURES, "forgotten"):
         table.add_column(name, justify="right")
-    for task in dict.fromkeys(each.task for each in found.judged):
-        mine = [each for each in found.judged if each.task == task]
+    for task in dict.fromkeys(each.task for each in retention.judged):
+        mine = [each for each in retention.judged if each.task == task]
         lost = _mean([each.forgotten for each in mine])
         values = {name: _mean([each.measure(name) for each in mine]) for name in MEASURES}
         cells = [
             _figure(value, ".3f" if name == "energy" else ".2f") for name, value in values.items()
         ]
         table.add_row(task, *cells, _figure(lost, "+.1f"))
-    correlations = [_figure(found.correlation(name), "+.2f") for name in MEASURES]
+    correlations = [_figure(retention.correlation(name), "+.2f") for name in MEASURES]
     table.add_section()
     table.add_row("ρ with forgotten", *correlations, "")
     console.print(table)
-    pairs = sum(not each.last for each in found.judged)
+    pairs = sum(not each.last for each in retention.judged)
     console.print(
         Text(
             "means, shape, head and labels are estimated lower bounds on the total variation "
@@ -228,7 +230,7 @@ def print_retention(found: Retention, console: Console) -> None:
             "task."
         )
     )
-    if all(math.isnan(each.forgotten) for each in found.judged):
+    if all(math.isnan(each.forgotten) for each in retention.judged):
         console.print(
             "The run stored no exact scores on its test rows, so forgetting cannot be computed."
         )

@@ -1,15 +1,14 @@
 """Public data sets from the Hugging Face hub, written as the data directory the streams read.
 
-Every loader of ``cslr.data.streams`` reads files and stays offline; ``fetch`` is the one place
-that goes online, and only if it is called. It needs the library ``datasets``, an extra:
-``pip install "cslr[hub]"``. A ``source`` is one of
+All loaders of ``cslr.data.streams`` read files and stay offline; only ``fetch`` uses the network.
+It needs the library ``datasets``, an extra: ``pip install "cslr[hub]"``. A ``source`` is one of
 
     DIR           a copy of the data set on this machine; nothing is asked of the network
     ID            another data set of the hub that has the same columns
     ID:CONFIG     the same, and which of its configurations
 
-What is converted how stands in the module of each data set. None of these rows are those that
-figures were reported on: the hub's copies are longer, split or spelt differently.
+The module of each data set describes its conversion. Reported scores were not measured on these
+rows: the hub's copies are longer, split differently or spelt differently.
 """
 
 from __future__ import annotations

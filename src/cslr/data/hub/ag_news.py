@@ -55,7 +55,7 @@ _HEADLINES: Final = (
 
 def ag_news_files(source: str) -> dict[str, Lines]:
     """Lines of {"label", "label_name", "title", "description"} by file."""
-    found = splits(source)
+    source_splits = splits(source)
     names = [
         label.name
         for label in labels_from_toml(
@@ -67,7 +67,7 @@ def ag_news_files(source: str) -> dict[str, Lines]:
     parts = {
         name: [
             article
-            for row in split_of(found, source, name)
+            for row in split_of(source_splits, source, name)
             if (article := _article(row, source))["title"] and _is_new(article, seen)
         ]
         for name in ("test", "train")
@@ -98,8 +98,8 @@ def _article(row: Row, source: str) -> dict[str, Any]:
 
 
 def _mended(text: str | None) -> str:
-    known = _ENTITY.sub(lambda match: html.unescape(f"&{match[1]};"), text or "")
-    return clean(known.replace("\\", " "))
+    decoded = _ENTITY.sub(lambda match: html.unescape(f"&{match[1]};"), text or "")
+    return clean(decoded.replace("\\", " "))
 
 
 def _is_new(article: dict[str, Any], seen: set[str]) -> bool:

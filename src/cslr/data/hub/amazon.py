@@ -106,15 +106,15 @@ def amazon_files(source: str) -> dict[str, Lines]:
 
 def _readings(source: str) -> Iterator[tuple[str | None, str | None, Iterator[Row]]]:
     """Rows, with the part and the domain they belong to where the source tells; test first."""
-    found = {
+    source_splits = {
         domain: path
         for category, domain in _CATEGORIES.items()
         if (path := _category_file(source, category))
     }
-    for domain, path in found.items():
+    for domain, path in source_splits.items():
         loaded = splits(source, builder="text", data_files=[path], streaming=True)
         yield None, domain, _parsed(loaded["train"], path)
-    if not found:
+    if not source_splits:
         loaded = splits(source, streaming=True)
         has_both = {"train", "test"} <= loaded.keys()
         for name in ("test", "train") if has_both else loaded:
@@ -161,11 +161,11 @@ def _reviews(
 def _label(row: Row, source: str, number: int) -> int | None:
     """0 negative, 1 positive, None neither."""
     name = column(row, source, "rating", "stars", "star_rating", "label")
-    value, known = row[name], (0, 1) if name == "label" else (1, 2, 3, 4, 5)
+    value, allowed = row[name], (0, 1) if name == "label" else (1, 2, 3, 4, 5)
     if value is None:
         return None
-    if value not in known:
-        raise DataError(f"{source}, row {number}: {name} {value!r}, expected one of {known}")
+    if value not in allowed:
+        raise DataError(f"{source}, row {number}: {name} {value!r}, expected one of {allowed}")
     if name == "label":
         return int(value)
     return None if value == 3 else int(value > 3)

@@ -1,4 +1,4 @@
-"""What all conversions share: columns that must be there, clean texts, files of lines."""
+"""Shared by all conversions: required columns, text cleaning, writing files of lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def column(row: Row, source: str, *names: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without HTML and halves of characters, and every run of white space one space."""
+    """Remove HTML and lone surrogates; collapse each run of white space to one space."""
     text = text.encode(errors="ignore").decode()
     return " ".join(_MARKUP.sub("", _BREAK.sub(" ", html.unescape(text))).split())
 

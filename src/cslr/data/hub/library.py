@@ -1,7 +1,7 @@
-"""The library ``datasets``: rows of a data set of the hub or of a directory, or a named error.
+"""Read rows of a hub data set or of a directory with the library ``datasets``.
 
 Checked with datasets 5.2. Since version 4 it runs no loading scripts, so only data sets that are
-plain files (Parquet, JSON) can be had.
+plain files (Parquet, JSON) can be loaded.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def splits(source: str, builder: str | None = None, **arguments: Any) -> dict[st
     return {str(name): _read(rows, source) for name, rows in loaded.items()}
 
 
-def split_of(found: dict[str, Iterator[Row]], source: str, *names: str) -> Iterator[Row]:
+def split_of(available: dict[str, Iterator[Row]], source: str, *names: str) -> Iterator[Row]:
     """The split that has one of these names."""
     for name in names:
-        if name in found:
-            return found[name]
+        if name in available:
+            return available[name]
     raise DataError(
-        f"{source}: no split {' or '.join(names)}, only {', '.join(found)}; give a complete "
+        f"{source}: no split {' or '.join(names)}, only {', '.join(available)}; give a complete "
         "copy with --source"
     )
 

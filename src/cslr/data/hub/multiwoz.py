@@ -120,10 +120,10 @@ def _readings(source: str) -> Iterator[tuple[str, Iterable[_Dialogue]]]:
         }
     if source == _BY_BRANCH:
         arguments["revision"] = _BRANCH
-    found = splits(source, **arguments)
+    source_splits = splits(source, **arguments)
     for part in _PARTS:
         names = ("dev", "validation") if part == "dev" else (part,)
-        rows = split_of(found, source, *names)
+        rows = split_of(source_splits, source, *names)
         yield part, (_dialogue(row, f"{source}, {part}") for row in rows)
 
 
@@ -147,10 +147,10 @@ def _official(folder: Path, part: str, acts: Any) -> Iterator[_Dialogue]:
     for path in sorted((folder / part).glob("dialogues_*.json")):
         for dialogue in _json(path):
             name = dialogue[column(dialogue, str(path), "dialogue_id")]
-            own = acts.get(name, {})
+            turn_acts = acts.get(name, {})
             turns = dialogue[column(dialogue, str(path), "turns")]
             annotated = (
-                (turn, list(own.get(str(turn.get("turn_id")), {}).get("dialog_act", {})))
+                (turn, list(turn_acts.get(str(turn.get("turn_id")), {}).get("dialog_act", {})))
                 for turn in turns
             )
             yield _with_users(name, annotated, str(path))

@@ -76,11 +76,11 @@ def _spaced(sentence: str) -> str:
     return sentence
 
 
-def _smallest(found: Iterable[str]) -> Lines:
+def _smallest(lines: Iterable[str]) -> Lines:
     """The ``_COUNT`` distinct sentences of smallest hash, in that order, never holding more."""
     heap: list[tuple[int, str]] = []  # the largest hash first
     held: set[str] = set()
-    for sentence in found:
+    for sentence in lines:
         digest = hashlib.sha256(_PREFIX + b"\0" + sentence.encode()).digest()
         entry = (-int.from_bytes(digest), sentence)
         if sentence in held or (len(heap) == _COUNT and entry <= heap[0]):

@@ -1,4 +1,4 @@
-"""One's own rows: a file, and a declaration of what may be known about it."""
+"""The user's own rows: a data file, and a public declaration that describes it."""
 
 from __future__ import annotations
 

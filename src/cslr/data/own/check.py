@@ -1,6 +1,7 @@
-"""What a data holder should know of its file before anything is learnt from it.
+"""Validate a data file against its declaration before training.
 
-Counts of private rows are private: a report is for the holder's eyes, not for a run directory.
+Counts of private rows are private: a report is printed for the data holder and never stored in a
+run directory.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any, Final
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.load import Gathered, gather
 from cslr.data.own.parse.labels import Known
-from cslr.data.own.parse.problems import told
+from cslr.data.own.parse.problems import described
 from cslr.data.own.parse.row import OwnRow
-from cslr.privacy.plan import promise_warnings
+from cslr.privacy.forecast import promise_warnings
 
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 
@@ -39,7 +40,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Report:
-    """A file held against its declaration. Private."""
+    """The result of validating a file against its declaration. Private."""
 
     file: str
     name: str
@@ -67,7 +68,7 @@ class Report:
 
     @property
     def ready(self) -> bool:
-        """Whether the file can be learnt from as it is."""
+        """Whether the file can be used for training as it is."""
         return not self.findings
 
     def as_json(self) -> dict[str, Any]:
@@ -109,17 +110,17 @@ class Report:
 
 
 def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> Report:
-    """Read the whole file and say what is in it; a draft may be checked too.
+    """Read the whole file and report its contents; the declaration may still be a draft.
 
-    ``skip_bad_rows`` says whether a run will leave bad rows out, so that they are no obstacle.
+    skip_bad_rows: whether the run will skip bad rows, so that they do not count as errors.
     """
     gathered = gather(data, declaration, stop_early=False)
-    known = Known.of(declaration)
+    declared = Known.of(declaration)
     train = [row for row in gathered.rows if not row.test]
     sizes = sorted(Counter(row.client for row in train).values()) or [0]
     pairs = {(row.client, row.task) for row in train}
     spread = Counter(client for client, _ in pairs)
-    tasks = tuple(_task_counts(known, number, gathered) for number in range(len(known.tasks)))
+    tasks = tuple(_task_counts(declared, number, gathered) for number in range(len(declared.tasks)))
     privacy = declaration.privacy
     weak = promise_warnings(privacy.epsilon, privacy.delta, declaration.units, privacy.unit)
     return Report(
@@ -134,61 +135,61 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         unit=declaration.privacy.unit,
         registered_people=declaration.people,
         tasks=tasks,
-        problems=tuple(told(data, problem) for problem in gathered.problems),
+        problems=tuple(described(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
         remarks=(*_remarks(tasks), *_alike(gathered.clients), *weak),
     )
 
 
-def _task_counts(known: Known, number: int, gathered: Gathered) -> TaskCounts:
+def _task_counts(declared: Known, number: int, gathered: Gathered) -> TaskCounts:
     parts = [
         [row for row in gathered.rows if row.task == number and row.test == test]
         for test in (False, True)
     ]
     train, test = parts
     return TaskCounts(
-        name=known.tasks[number].name,
+        name=declared.tasks[number].name,
         train=len(train),
         test=len(test),
         clients=len({row.client for row in train}),
-        train_labels=_label_counts(known, number, train),
-        test_labels=_label_counts(known, number, test),
+        train_labels=_label_counts(declared, number, train),
+        test_labels=_label_counts(declared, number, test),
     )
 
 
-def _label_counts(known: Known, task: int, rows: list[OwnRow]) -> dict[str, int]:
+def _label_counts(declared: Known, task: int, rows: list[OwnRow]) -> dict[str, int]:
     """How often each label of a task occurs: rows that have it, or entities in tagging."""
     counts = Counter(value for row in rows for value in row.answer)
-    if known.declaration.family != "tagging":
-        return {known.labels[label].name: counts[label] for label in known.tasks[task].labels}
-    types = [label for label in known.tasks[task].labels if label]
-    return {known.labels[label].name: counts[2 * label - 1] for label in types}
+    if declared.declaration.family != "tagging":
+        return {declared.labels[label].name: counts[label] for label in declared.tasks[task].labels}
+    types = [label for label in declared.tasks[task].labels if label]
+    return {declared.labels[label].name: counts[2 * label - 1] for label in types}
 
 
 def _findings(
     declaration: Declaration, gathered: Gathered, has_train: bool, skip_bad_rows: bool
 ) -> tuple[str, ...]:
-    found = list(declaration.missing())
+    findings = list(declaration.missing())
     if len(gathered.clients) > declaration.clients:
-        found.append(
+        findings.append(
             f"clients = {declaration.clients} is declared, but {len(gathered.clients)} "
             "clients have rows: set clients to the number of registered clients"
         )
     if declaration.people is not None and len(gathered.people) > declaration.people:
-        found.append(
+        findings.append(
             f"people = {declaration.people} is declared, but {len(gathered.people)} "
             "people have rows: set people to the number of registered people"
         )
     if gathered.totals and not skip_bad_rows:
-        found.append("correct the bad rows, or leave them out with --skip-bad-rows")
+        findings.append("correct the bad rows, or leave them out with --skip-bad-rows")
     if gathered.shared:
-        found.append(
+        findings.append(
             "correct the rows of persons that occur in too many clients: they cannot be skipped"
         )
     if not has_train:
-        found.append("there are no train rows")
-    return tuple(found)
+        findings.append("there are no train rows")
+    return tuple(findings)
 
 
 def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
@@ -207,7 +208,7 @@ def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
 
 
 def _alike(clients: tuple[str, ...]) -> Iterator[str]:
-    """Names that may be one client's, which would then be protected half as well."""
+    """Client names that differ only in spelling: one client under two names is protected less."""
     spelled: dict[str, str] = {}
     for name in clients:
         first = spelled.setdefault(" ".join(name.casefold().split()), name)

@@ -1,7 +1,7 @@
-"""What a data holder declares about its rows, in a TOML file beside them. All of it is public.
+"""The public declaration of a data file: a TOML file next to it.
 
-Labels, tasks and the number of clients come from here and never from the rows: what would be read
-off private rows would be published without being paid for.
+Labels, tasks and the number of clients are taken from the declaration and never from the rows:
+anything derived from private rows would be published without a privacy charge.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -48,7 +48,7 @@ class _Section(BaseModel):
 
 
 class Columns(_Section):
-    """Which column says what."""
+    """The names of the columns."""
 
     text: _Name = "text"
     label: _Name = "label"
@@ -61,7 +61,7 @@ class Columns(_Section):
     """Whose row it is, if a client holds rows of several people, or what belongs together."""
 
     def roles(self) -> dict[str, str]:
-        """The columns that must be there, by what they say."""
+        """The required columns, by role."""
         return {role: name for role, name in self.model_dump().items() if name is not None}
 
 
@@ -74,14 +74,14 @@ class DeclaredLabel(_Section):
 
 
 class DeclaredTask(_Section):
-    """A task, and the labels it is about; None: all of them."""
+    """A task and its labels; None: all labels."""
 
     name: _Name
     labels: tuple[_Name, ...] | None = Field(None, min_length=1)
 
 
 class TotalBudget(_Section):
-    """What all releases on these rows, in all runs, may cost a unit together."""
+    """The total budget per unit of privacy for all releases on these rows, over all runs."""
 
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(1e-5, gt=0, lt=1)
@@ -92,7 +92,7 @@ class TotalBudget(_Section):
 
 
 class Declaration(_Section):
-    """A data set as its holder declares it."""
+    """A data set as declared by its holder."""
 
     confirmed: StrictBool = False
     """Must be true before the declaration is used."""
@@ -114,12 +114,23 @@ class Declaration(_Section):
     test_share: float | None = Field(None, gt=0, lt=1)
     test_rows: Literal["clients", "public"] = "clients"
     """Whether rows of split test belong to clients, or to none, so that scores are public."""
+    public_rows: StrictBool = False
+    """Whether the rows themselves are public, so that they may be studied in a simulation."""
     public: Path | None = None
     """A file of the holder's own public sentences."""
     columns: Columns = Columns()
     labels: tuple[DeclaredLabel, ...] = Field(min_length=1)
     tasks: tuple[DeclaredTask, ...] = Field(min_length=1)
     privacy: TotalBudget
+
+    @model_validator(mode="before")
+    @classmethod
+    def _public_rows(cls, values: Any) -> Any:
+        """``public = true`` is said of the rows, ``public = "FILE"`` names public sentences."""
+        if isinstance(values, dict) and isinstance(values.get("public"), bool):
+            others = {name: value for name, value in values.items() if name != "public"}
+            return {**others, "public_rows": values["public"]}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -158,7 +169,7 @@ class Declaration(_Section):
         return self.people if self.people is not None else self.clients
 
     def _check_unit(self) -> None:
-        """A person is a unit only where rows say whose they are, and people are registered."""
+        """The unit can be a person only with a person column and a declared number of people."""
         given = self.model_fields_set & {"people", "clients_per_person", "rows_per_person"}
         if self.privacy.unit == "client":
             if given:
@@ -224,7 +235,7 @@ class Declaration(_Section):
                     )
 
     def missing(self) -> tuple[str, ...]:
-        """What stands between this declaration and being used."""
+        """What is missing before the declaration can be used."""
         empty = [label.name for label in self.labels if not label.description.strip()]
         wanting = [f"add a description of label {name!r}" for name in empty]
         if self.family == "tagging":
@@ -234,7 +245,7 @@ class Declaration(_Section):
         return tuple(wanting)
 
     def _unmarked(self) -> list[str]:
-        """A word is understood from marked sentences alone, so every type needs some."""
+        """Types of entity are learnt from marked sentences only, so every type needs some."""
         marked = {name for label in self.labels for text in label.examples for name in _types(text)}
         wanting = [
             f"add examples of label {label.name!r}, marked as [words|{label.name}]"
@@ -244,7 +255,7 @@ class Declaration(_Section):
         return wanting if wanting or "O" in marked else ["add examples with words outside brackets"]
 
     def require_confirmed(self) -> None:
-        """Refuse a draft: a declaration is used only when its holder stands by it."""
+        """Raise an error for a draft: the holder must confirm a declaration before it is used."""
         if missing := self.missing():
             raise ConfigError(f"the declaration of {self.name!r} is a draft: {'; '.join(missing)}")
 
@@ -255,7 +266,7 @@ def declaration_path(data: Path, explicit: Path | None = None) -> Path:
 
 
 def load_declaration(path: Path) -> Declaration:
-    """The declaration in ``path``; a path within it is taken from the file's own folder."""
+    """The declaration in ``path``; paths in it are relative to the folder of the file."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -267,6 +278,7 @@ def load_declaration(path: Path) -> Declaration:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    _require_filled(path, values)
     try:
         declaration = Declaration.model_validate(values)
     except ValidationError as error:
@@ -274,6 +286,31 @@ def load_declaration(path: Path) -> Declaration:
     if declaration.public is None:
         return declaration
     return declaration.model_copy(update={"public": path.parent / declaration.public})
+
+
+_MEANT = {
+    "text": "the text to classify or tag",
+    "label": "the label, labels or tags of a row",
+    "client": "the client that holds a row",
+}
+
+
+def _require_filled(path: Path, values: dict[str, Any]) -> None:
+    """Say in words what a draft still lacks, before its values are checked."""
+    columns = values.get("columns")
+    named = columns if isinstance(columns, dict) else {}
+    lacking = [
+        f"name the column of {meant} ({role} in [columns])"
+        for role, meant in _MEANT.items()
+        if named.get(role) == ""
+    ]
+    if "labels" not in values and "columns" in values:
+        lacking.append("declare each label as [[labels]] with a name and a description")
+    if lacking:
+        raise ConfigError(
+            f"{path} is a draft and not filled in: {'; '.join(lacking)}. Or repeat `cslr data "
+            "init` with the column: --text, --label or --client"
+        )
 
 
 def _types(example: str) -> set[str]:

@@ -1,30 +1,31 @@
-"""A first draft of a declaration, for ``cslr data init``: everything guessed, nothing confirmed.
+"""A draft declaration for ``cslr data init``: all of it is guessed and must be confirmed.
 
-What a draft lists was seen in private rows. A label's name is published when the declaration is,
-so the holder must read the list and stand by it before anything is learnt. Columns are guessed by
-their names, the rest by their cells; a guess is never used, only written down to be confirmed.
+The labels in a draft come from private rows and are published with the declaration, so the holder
+must review and confirm them before training. Columns are guessed by name, everything else by the
+cells. A draft is refused by all other commands until it is confirmed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from cslr.data.own.formats.csv import csv_delimiter
+from cslr.data.own.guess import Guess, guess_columns
 from cslr.data.own.parse.cells import name_in, names_in
-from cslr.data.own.parse.problems import Unfit
+from cslr.data.own.parse.problems import Problem, Unfit
 from cslr.data.own.reader.file_format import format_of, stem_of
 from cslr.data.own.reader.raw import Raw
 from cslr.data.own.reader.read_file import raw_rows
 from cslr.errors import DataError
 from cslr.protocol.targets import FamilyName
 
-__all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "look"]
+__all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "draft_text", "look"]
 
 _COLUMNS = {
     "text": "the text to classify or tag",
@@ -42,29 +43,18 @@ MOST_NAMES: Final = 200
 _FIRST: Final = 1_000
 """Rows whose columns and labels are looked at for guessing."""
 
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "text": (
-        *("text", "sentence", "review", "message", "utterance", "body", "content", "comment"),
-        *("note", "document", "tokens", "words"),
-    ),
-    "label": (
-        *("label", "labels", "intent", "intents", "class", "sentiment", "target", "category"),
-        *("tags", "tag", "answer"),
-    ),
-    "client": (
-        *("client", "hospital", "clinic", "site", "bank", "shop", "branch", "owner", "device"),
-        *("user", "institution"),
-    ),
-    "task": ("task", "domain", "period", "topic", "service"),
-    "split": ("split", "fold", "set", "part", "partition"),
-    "person": ("person", "patient", "customer", "author", "speaker", "dialogue", "user"),
-}
+MOST_PROBLEMS: Final = 5
+"""Bad rows that are shown."""
 _TAG: Final = re.compile(r"O|[BI]-\S+")
 
 
-def draft(path: Path) -> str:
-    """The text of a TOML file for the rows in ``path``; it is refused until it is filled in."""
-    seen = look(path)
+def draft(path: Path, given: Mapping[str, str] | None = None) -> str:
+    """The text of a TOML file for the rows in ``path``; ``given``: columns that need no guess."""
+    return draft_text(path, look(path, given))
+
+
+def draft_text(path: Path, seen: Seen) -> str:
+    """The same of a file that was looked at already."""
     parts = [
         [*_top(path, seen), ""],
         [*_columns(seen), ""],
@@ -85,7 +75,10 @@ def _top(path: Path, seen: Seen) -> Iterator[str]:
     yield f"family = {_string(seen.family)}  # confirm: classification, intents or tagging"
     yield f'scenario = "{_scenario(seen)}"  # confirm: class, domain or task'
     yield "# N is public: the number of registered clients, with or without rows."
-    yield f"clients = {max(len(seen.clients), 1)}  # confirm: this many have rows"
+    if seen.clients:
+        yield f"clients = {len(seen.clients)}  # confirm: this many have rows"
+    else:
+        yield "clients = 1  # fill in: no column of clients was found, so none could be counted"
     yield from _people(seen)
     if seen.delimiter != ",":
         yield f"delimiter = {_string(seen.delimiter)}  # confirm: delimiter of cells"
@@ -133,11 +126,16 @@ def _columns(seen: Seen) -> Iterator[str]:
         if role == "split" and role in seen.roles and not _has_split(seen):
             yield f"# split = {column}  # has values other than train and test"
         elif role in seen.roles:
-            yield f"{role} = {column}  # confirm: {meaning}"
+            yield f"{role} = {column}  # confirm: {meaning} (guessed {_why(seen, role)})"
         elif role in _NEEDED:
             yield f"{role} = {column}  # not found: name the column of {meaning}"
         else:
             yield f"# {role} = {column}  # not found: {meaning}"
+
+
+def _why(seen: Seen, role: str) -> str:
+    why = seen.guesses[role].why
+    return why if why.startswith("by") else f"because: {why}"
 
 
 def _label_tables(seen: Seen) -> Iterator[str]:
@@ -180,19 +178,19 @@ def _scenario(seen: Seen) -> str:
 
 
 def _slug(stem: str) -> str:
-    """A name that can be part of a path."""
+    """A name that is safe in a path."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64] or "own"
 
 
 def _string(text: str) -> str:
-    """As TOML has it: escaped as in JSON, and DEL too. Half a character becomes a question mark."""
+    """A TOML string: escaped as in JSON, and DEL too. A lone surrogate becomes a question mark."""
     whole = text.encode("utf-8", errors="replace").decode()
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @dataclass
 class Seen:
-    """Everything a draft is made of; filled while the file is read."""
+    """What was seen in the file; filled while it is read."""
 
     columns: tuple[str, ...]
     roles: Mapping[str, str]
@@ -206,10 +204,15 @@ class Seen:
     splits: set[str] = field(default_factory=set)
     people: dict[str, set[str]] = field(default_factory=dict)
     """The clients each person was seen with."""
+    guesses: Mapping[str, Guess] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    """The first rows that cannot be read."""
+    bad: int = 0
+    """How many there are."""
 
 
-def look(path: Path) -> Seen:
-    """Read the file twice: its first rows for what they are like, all of them for their names."""
+def look(path: Path, given: Mapping[str, str] | None = None) -> Seen:
+    """Read the file twice: first rows to guess columns and family, all rows to collect names."""
     kind = format_of(path)
     delimiter = csv_delimiter(path) if kind == "csv" else ","
     first = list(islice(_good(path, delimiter), _FIRST))
@@ -218,36 +221,29 @@ def look(path: Path) -> Seen:
             f"{path} contains no readable row, so no declaration can be drafted; check its format"
         )
     columns = tuple(dict.fromkeys(name for row in first for name in row.cells))
-    roles = {"text": "text", "label": "label"} if kind == "conll" else {}
-    roles |= _roles([name for name in columns if name not in roles], set(_NAMES) - set(roles))
+    given = dict(given or {})
+    for role, column in given.items():
+        if column not in columns:
+            there = ", ".join(map(repr, columns[:30]))
+            raise DataError(f"--{role} {column}: no such column in {path}; columns: {there}")
+    fixed = {"text": "text", "label": "label"} if kind == "conll" else {}
+    open_ = [name for name in columns if name not in fixed.values()]
+    found = guess_columns(first, open_, given, set(_COLUMNS) - set(fixed))
+    guesses = {role: Guess(name, "of every CoNLL file") for role, name in fixed.items()} | found
+    roles = {role: guess.column for role, guess in guesses.items()}
     family = "tagging" if kind == "conll" else _family(first, roles)
-    seen = Seen(columns, roles, family, delimiter)
-    for row in _good(path, delimiter):
-        _note(row, seen)
+    seen = Seen(columns, roles, family, delimiter, guesses=guesses)
+    for row in raw_rows(path, {}, delimiter):
+        if isinstance(row, Raw):
+            _note(row, seen)
+        else:
+            seen.bad += 1
+            seen.problems += [row] if len(seen.problems) < MOST_PROBLEMS else []
     return seen
 
 
 def _good(path: Path, delimiter: str) -> Iterator[Raw]:
     return (row for row in raw_rows(path, {}, delimiter) if isinstance(row, Raw))
-
-
-def _roles(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
-    """A column for each role: one of exactly such a name, else one with it among its words."""
-    found: dict[str, str] = {}
-    for exact in (True, False):
-        for role in (role for role in _NAMES if role in wanted and role not in found):
-            free = [name for name in columns if name not in found.values()]
-            words = {name: [name.lower()] if exact else _words(name) for name in free}
-            matches = (name for known in _NAMES[role] for name in free if known in words[name])
-            if match := next(matches, None):
-                found[role] = match
-    return {role: found[role] for role in _NAMES if role in found}
-
-
-def _words(name: str) -> list[str]:
-    """userId, user_id and USER-ID are user and id."""
-    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return re.split(r"[\W_]+", parted.lower())
 
 
 def _family(rows: Sequence[Raw], roles: Mapping[str, str]) -> FamilyName:
@@ -296,7 +292,7 @@ def _note(row: Raw, seen: Seen) -> None:
 
 
 def _labels_in(row: Raw, seen: Seen) -> list[str]:
-    """The labels of a row as the family has them; of tags the types of entity."""
+    """The labels of a row; for tagging the types of entity."""
     if "label" not in seen.roles:
         return []
     if seen.family == "classification":

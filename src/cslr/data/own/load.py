@@ -1,6 +1,6 @@
-"""A stream of one's own rows: who holds which row is given, nothing is shared out.
+"""A stream made of the user's own rows; the rows themselves name their clients.
 
-``gather`` reads all rows that are as declared, and what is wrong with the others.
+``gather`` reads the valid rows and collects the problems of the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from cslr.data.own.declaration import Declaration
 from cslr.data.own.parse.labels import Known
-from cslr.data.own.parse.problems import Kind, Problem, told
+from cslr.data.own.parse.problems import Kind, Problem, described
 from cslr.data.own.parse.row import OwnRow, parse_row
 from cslr.data.own.people import TOO_MANY, Met, person_address, with_test
 from cslr.data.own.reader.file_format import counted
@@ -35,7 +35,7 @@ MOST: Final = 20
 
 @dataclass(frozen=True, eq=False)
 class OwnData:
-    """A data set as it is learnt from."""
+    """A data set ready for training."""
 
     stream: Stream
     client_names: tuple[str, ...]
@@ -49,7 +49,7 @@ def load_own(
 ) -> OwnData:
     """The rows of ``data`` under a confirmed declaration, with ``public`` as the public corpus.
 
-    Bad rows are an error that names the first of them, or left out and counted. Labels, tasks and
+    Bad rows raise an error that lists the first ones, or are skipped and counted. Labels, tasks and
     the number of clients are the declared ones, whatever the rows are like.
     """
     declaration.require_confirmed()
@@ -62,12 +62,12 @@ def load_own(
     train = [row for row in gathered.rows if not row.test]
     if not train:
         raise DataError(f"{data} contains no valid train row; run `cslr data check`")
-    known, names = Known.of(declaration), gathered.clients
+    declared, names = Known.of(declaration), gathered.clients
     by_person = declaration.privacy.unit == "person"
     stream = Stream(
         name=declaration.name,
-        labels=known.labels,
-        tasks=known.tasks,
+        labels=declared.labels,
+        tasks=declared.tasks,
         train=_rows(train, gathered, by_person),
         test=_rows([row for row in gathered.rows if row.test], gathered, by_person),
         public=tuple(map(spaced, public)) if declaration.family == "tagging" else public,
@@ -85,11 +85,11 @@ def load_own(
 
 
 def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) -> None:
-    """Refuse more clients, or where they are units more people, than are declared."""
-    found = {"clients": (len(gathered.clients), declaration.clients)}
+    """Raise an error for more clients (or people, if they are the unit) than are declared."""
+    counts = {"clients": (len(gathered.clients), declaration.clients)}
     if declaration.people is not None:
-        found["people"] = (len(gathered.people), declaration.people)
-    for what, (there, declared) in found.items():
+        counts["people"] = (len(gathered.people), declaration.people)
+    for what, (there, declared) in counts.items():
         if there > declared:
             raise DataError(
                 f"{data} has rows of {there} {what}, but {what} = {declared} is declared; set "
@@ -98,12 +98,12 @@ def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) 
 
 
 def _rows(rows: list[OwnRow], gathered: Gathered, by_person: bool) -> Rows:
-    """As a stream has them, in the order of the file; −1 is the client of a row of nobody's.
+    """The rows in file order; the client is −1 for a row without one.
 
     by_person: whether people are numbered with their client, as units are, or by their name.
     """
     if by_person:
-        places = {held: place for place, held in enumerate(gathered.held)}
+        places = {held: index for index, held in enumerate(gathered.held)}
         people = np.array([places.get((row.client, row.person), -1) for row in rows], np.int64)
     else:
         people = _numbers([row.person for row in rows], gathered.people)
@@ -128,9 +128,9 @@ def client_address(name: str) -> int:
     )
 
 
-def _numbers(names: list[str], known: tuple[str, ...]) -> np.ndarray:
-    """(n,) the place of each name among the known ones; −1 without a name."""
-    places = {"": -1, **{name: place for place, name in enumerate(known)}}
+def _numbers(names: list[str], declared: tuple[str, ...]) -> np.ndarray:
+    """(n,) the index of each name among the declared ones; −1 for an empty name."""
+    places = {"": -1, **{name: index for index, name in enumerate(declared)}}
     return np.array([places[name] for name in names], dtype=np.int64)
 
 
@@ -142,7 +142,7 @@ def _shared(data: Path, gathered: Gathered) -> str:
             "client. They cannot be skipped, because then one client's rows would decide "
             "about another client's. Correct them, or declare unit = 'person' and "
             "clients_per_person",
-            *(f"  {told(data, problem)}" for problem in listed),
+            *(f"  {described(data, problem)}" for problem in listed),
         ]
     )
 
@@ -150,7 +150,7 @@ def _shared(data: Path, gathered: Gathered) -> str:
 def _refusal(data: Path, gathered: Gathered) -> str:
     count = len(gathered.problems)
     rows = f"{count} rows or more" if count == MOST else f"{count} row{'s'[: count - 1]}"
-    listed = "\n".join(f"  {told(data, problem)}" for problem in gathered.problems)
+    listed = "\n".join(f"  {described(data, problem)}" for problem in gathered.problems)
     return (
         f"{data}: {rows} not as declared; correct the file, or leave such rows out with "
         f"--skip-bad-rows\n{listed}"
@@ -159,7 +159,7 @@ def _refusal(data: Path, gathered: Gathered) -> str:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was read; private, whatever is counted of it."""
+    """What was read. Private, counts included."""
 
     rows: tuple[OwnRow, ...]
     problems: tuple[Problem, ...]
@@ -169,12 +169,12 @@ class Gathered:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Who has rows, sorted by name."""
+        """Names of the clients with rows, sorted."""
         return tuple(sorted({row.client for row in self.rows} - {""}))
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Who rows are about, sorted by name."""
+        """Names of the people with rows, sorted."""
         return tuple(sorted({row.person for row in self.rows} - {""}))
 
     @property
@@ -184,24 +184,24 @@ class Gathered:
 
     @property
     def shared(self) -> int:
-        """Rows about a person whom more clients hold than is declared. They can be mended, never
-        just left out: which of them keeps the person would depend on the others."""
+        """Rows about a person in more clients than declared. They must be corrected and cannot be
+        skipped: which client keeps the person would depend on the other clients."""
         return sum(self.totals.get(kind, 0) for kind in TOO_MANY)
 
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
     """Read ``data`` once. ``stop_early``: stop after the problems that are listed."""
-    known = Known.of(declaration)
+    declared = Known.of(declaration)
     rows: list[OwnRow] = []
     problems: list[Problem] = []
     totals: Counter[Kind] = Counter()
-    for found in _checked(data, known):
-        if isinstance(found, OwnRow):
-            rows.append(found)
+    for parsed in _checked(data, declared):
+        if isinstance(parsed, OwnRow):
+            rows.append(parsed)
             continue
-        totals[found.kind] += 1
+        totals[parsed.kind] += 1
         if len(problems) < MOST:
-            problems.append(found)
+            problems.append(parsed)
         if stop_early and len(problems) == MOST:
             break
     if declaration.test_share is not None:
@@ -209,12 +209,12 @@ def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:
     return Gathered(tuple(rows), tuple(problems), dict(totals))
 
 
-def _checked(data: Path, known: Known) -> Iterator[OwnRow | Problem]:
-    """Row by row, each also against the people seen before it."""
-    met = Met(known.declaration.clients_per_person, counted(data))
-    columns = known.declaration.columns.roles()
-    for raw in raw_rows(data, columns, known.declaration.delimiter):
-        row = raw if isinstance(raw, Problem) else parse_row(raw, known)
+def _checked(data: Path, declared: Known) -> Iterator[OwnRow | Problem]:
+    """Row by row, each also checked against the people seen before."""
+    met = Met(declared.declaration.clients_per_person, counted(data))
+    columns = declared.declaration.columns.roles()
+    for raw in raw_rows(data, columns, declared.declaration.delimiter):
+        row = raw if isinstance(raw, Problem) else parse_row(raw, declared)
         if isinstance(row, OwnRow) and row.person:
             yield met.conflict(row) or row
         else:

@@ -1,7 +1,7 @@
-"""The people in a file of rows: with whom they are, who is test, and what they are addressed by.
+"""The people in a data file: their clients, the train/test split, and their addresses.
 
-Two things are seen only across rows: a person with more clients than is declared, whom clipping in
-each of them would not protect, and a person in both train and test, whom a test would know already.
+Two errors show only across rows: a person in more clients than declared, whom clipping per client
+would not protect, and a person in both train and test, which would leak into the test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEST_PREFIX: Final = b"cslr/own/test/1"
 
 @dataclass
 class Met:
-    """Who was met in the rows before. Where rows clash the first of a person's are right."""
+    """The people seen in earlier rows. If rows conflict, the earlier ones count as correct."""
 
     most: int
     """Clients that may hold rows of one person."""
@@ -67,8 +67,8 @@ class Met:
                 "person in two clients",
                 f"{here}{others}; a person must belong to one client",
             )
-        told = f"{here}{others}; clients_per_person = {self.most} is declared"
-        return Problem(row.line, "person in too many clients", told)
+        message = f"{here}{others}; clients_per_person = {self.most} is declared"
+        return Problem(row.line, "person in too many clients", message)
 
 
 def person_address(client: str, person: str) -> int:
@@ -86,12 +86,12 @@ def with_test(rows: Sequence[OwnRow], share: float, unit: Unit) -> list[OwnRow]:
     """
     if unit == "person":
         return [replace(row, test=_place(row.person) < share) for row in rows]
-    own: dict[str, set[str]] = {}
+    clients_of: dict[str, set[str]] = {}
     for row in rows:
-        own.setdefault(row.client, set()).add(row.person or row.text)
+        clients_of.setdefault(row.client, set()).add(row.person or row.text)
     chosen = {
         client: set(sorted(keys, key=_hash)[: math.floor(share * len(keys))])
-        for client, keys in own.items()
+        for client, keys in clients_of.items()
     }
     return [replace(row, test=(row.person or row.text) in chosen[row.client]) for row in rows]
 

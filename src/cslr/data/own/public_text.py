@@ -1,8 +1,8 @@
-"""One's own public sentences: a file of lines, for ``--anchors`` or ``public`` in a declaration.
+"""Public sentences for the user's own rows: a text file (``--anchors``, or ``public`` as declared).
 
-They must be public in earnest: everyone who takes part sees them, and they cost no ε only because
-they are nobody's rows. ``overlapping`` asks whether some of them stand in clients' texts all the
-same. A sentence counts if it is a whole text, or if it has at least ``SHORTEST`` characters and
+They must really be public: every participant sees them, and they cost no ε only because they are
+nobody's rows. ``overlapping`` finds sentences that nevertheless occur in clients' texts. A
+sentence counts if it is a whole text, or if it has at least ``SHORTEST`` characters and
 stands anywhere within one; case, white space, Unicode forms and punctuation at the ends do not
 matter.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from cslr.data.own.parse.problems import told
+from cslr.data.own.parse.problems import described
 from cslr.data.own.reader.lines import lines_of
 from cslr.errors import DataError
 from cslr.protocol.public_space import known_directions
@@ -42,7 +42,7 @@ def read_public(path: Path) -> tuple[str, ...]:
     sentences: dict[str, None] = {}
     for line in lines_of(path):
         if line.problem:
-            raise DataError(told(path, line.problem))
+            raise DataError(described(path, line.problem))
         text = line.text.strip()
         if text:
             sentences[text] = None
@@ -67,13 +67,15 @@ def few_public(source: Path, count: int, directions: int, family: str) -> str | 
     if count >= enough:
         return None
     what = "words" if family == "tagging" else "distinct sentences"
-    known = min(directions, known_directions(count))
+    estimable = min(directions, known_directions(count))
     lost = (
-        "" if known == directions else "; what clients contribute in the other directions is lost"
+        ""
+        if estimable == directions
+        else "; what clients contribute in the other directions is lost"
     )
     return (
-        f"warning: {source} contains {count} {what}, which allow {known} of {directions} "
-        f"directions to be released{lost}; {count / known:.1f} {what} per direction are few. "
+        f"warning: {source} contains {count} {what}, which allow {estimable} of {directions} "
+        f"directions to be released{lost}; {count / estimable:.1f} {what} per direction are few. "
         f"Use {enough} or more"
     )
 
@@ -86,21 +88,21 @@ def overlapping(public: Sequence[str], texts: Sequence[str]) -> list[int]:
     looked up among those of the sentences, and what may begin around it is looked up as a whole.
     """
     sentences: dict[str, list[int]] = defaultdict(list)
-    for place, sentence in enumerate(public):
+    for index, sentence in enumerate(public):
         if plain := _plain(sentence):
-            sentences[plain].append(place)
+            sentences[plain].append(index)
     windows = _windows(sentences)
-    found: set[str] = set()
+    hashes: set[str] = set()
     for text in texts:
         plain = _plain(text)
         if plain in sentences:
-            found.add(plain)
+            hashes.add(plain)
         for start in range(0, len(plain) - _WINDOW + 1, _STEP):
             for offset, length in windows.get(plain[start : start + _WINDOW], ()):
                 first = start - offset
                 if first >= 0 and (piece := plain[first : first + length]) in sentences:
-                    found.add(piece)
-    return sorted(place for sentence in found for place in sentences[sentence])
+                    hashes.add(piece)
+    return sorted(index for sentence in hashes for index in sentences[sentence])
 
 
 def _windows(sentences: Iterable[str]) -> dict[str, set[tuple[int, int]]]:

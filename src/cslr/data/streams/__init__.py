@@ -9,6 +9,7 @@ from cslr.data.stream import SCENARIOS, Label, Rows, Stream, Task
 from cslr.data.streams.ag_news import load_ag_news, load_ag_news_small
 from cslr.data.streams.ag_news_pairs import load_ag_news_pairs, load_ag_news_pairs_small
 from cslr.data.streams.amazon import load_amazon
+from cslr.data.streams.grouped import load_amazon_products, load_multiwoz_services
 from cslr.data.streams.multiwoz import load_multiwoz
 from cslr.data.streams.ner import load_ner
 from cslr.data.streams.ontonotes import load_ontonotes
@@ -26,7 +27,9 @@ STREAMS: dict[str, Callable[[Path | None, str, str | None], Stream]] = {
     "ag-news-small": load_ag_news_small,
     "ag-news-pairs-small": load_ag_news_pairs_small,
     "amazon": load_amazon,
+    "amazon-products": load_amazon_products,
     "multiwoz": load_multiwoz,
+    "multiwoz-services": load_multiwoz_services,
     "ner": load_ner,
     "ontonotes": load_ontonotes,
 }

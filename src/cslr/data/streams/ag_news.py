@@ -88,13 +88,13 @@ def _chosen(
     mixed = in_hash_order(rows, _PREFIX)
     chosen = []
     for number, label in enumerate(labels):
-        own = [row for row in mixed if row.label == number]
-        if len(own) < stop:
+        of_label = [row for row in mixed if row.label == number]
+        if len(of_label) < stop:
             raise DataError(
-                f"{path} has {len(own)} rows of {label.name}, but this choice of rows needs "
+                f"{path} has {len(of_label)} rows of {label.name}, but this choice of rows needs "
                 f"{stop}; use the complete file, or --rows all"
             )
-        chosen += own[start:stop]
+        chosen += of_label[start:stop]
     return chosen
 
 
@@ -120,6 +120,6 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row:
         raise DataError(
             f"{path}, line {number}: label {label!r} has the name {fields['label_name']!r}; "
             "expected "
-            f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
+            f"{', '.join(f'{index} {each.name}' for index, each in enumerate(labels))}"
         )
     return Row(text, label, task=label)

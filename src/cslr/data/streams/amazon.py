@@ -63,14 +63,14 @@ def load_amazon(
     sentiments = declared_labels("amazon.toml")
     read, choose = partial(_read, sentiments), partial(_chosen, sentiments)
     train, test = parts(directory / "amazon", rows, sizes, read, choose)
-    own = scenario in ("class", "task")
-    if own:
+    separate = scenario in ("class", "task")
+    if separate:
         train, test = _by_domain(train), _by_domain(test)
     return Stream(
         name="amazon",
-        labels=declared_labels("amazon_class.toml") if own else sentiments,
+        labels=declared_labels("amazon_class.toml") if separate else sentiments,
         tasks=tuple(
-            Task(domain, (2 * task, 2 * task + 1) if own else (0, 1))
+            Task(domain, (2 * task, 2 * task + 1) if separate else (0, 1))
             for task, domain in enumerate(DOMAINS)
         ),
         train=as_rows(train),
@@ -95,19 +95,19 @@ def _chosen(
     mixed = in_hash_order(rows, _PREFIX)
     chosen = []
     for task, domain in enumerate(DOMAINS):
-        own = [
+        matching = [
             [row for row in mixed if (row.task, row.label) == (task, number)]
             for number in range(len(labels))
         ]
-        fewest = min(range(len(labels)), key=lambda number: len(own[number]))
-        if len(own[fewest]) <= start:
+        fewest = min(range(len(labels)), key=lambda number: len(matching[number]))
+        if len(matching[fewest]) <= start:
             raise DataError(
-                f"{path} has {len(own[fewest])} rows of {domain}, {labels[fewest].name}, but "
+                f"{path} has {len(matching[fewest])} rows of {domain}, {labels[fewest].name}, but "
                 f"this choice of rows needs more than {start}; use the complete file, or "
                 "--rows all"
             )
-        for of_label in own:
-            chosen += of_label[start : min(stop, len(own[fewest]))]
+        for of_label in matching:
+            chosen += of_label[start : min(stop, len(matching[fewest]))]
     return chosen
 
 
@@ -136,7 +136,7 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row |
     if type(label) is not int or not 0 <= label < len(labels):
         raise DataError(
             f"{path}, line {number}: unknown label {label!r}; expected "
-            f"{', '.join(f'{place} {known.name}' for place, known in enumerate(labels))}"
+            f"{', '.join(f'{index} {each.name}' for index, each in enumerate(labels))}"
         )
     if not text.strip():
         raise DataError(f"{path}, line {number}: the text is empty; remove the row or fill it in")

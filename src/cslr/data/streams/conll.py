@@ -94,8 +94,8 @@ def tag_numbers(tags: Sequence[str], types: Sequence[str]) -> tuple[int, ...]:
     ``types[0]`` is O itself. A tag of another type is a ``ValueError``.
     """
     numbers = {"O": 0}
-    for place, name in enumerate(types[1:], start=1):
-        numbers |= {f"B-{name}": 2 * place - 1, f"I-{name}": 2 * place}
+    for number, name in enumerate(types[1:], start=1):
+        numbers |= {f"B-{name}": 2 * number - 1, f"I-{name}": 2 * number}
     for tag in tags:
         if tag not in numbers:
             raise ValueError(
@@ -107,17 +107,17 @@ def tag_numbers(tags: Sequence[str], types: Sequence[str]) -> tuple[int, ...]:
 
 def numbered(sentence: TaggedSentence, types: Sequence[str], path: Path) -> tuple[int, ...]:
     """The tag numbers of a sentence of ``path``; an error names the line of an undeclared type."""
-    found: list[int] = []
+    numbers: list[int] = []
     for line, tag in enumerate(sentence.tags, start=sentence.line):
         try:
-            found += tag_numbers([tag], types)
+            numbers += tag_numbers([tag], types)
         except ValueError as error:
             raise DataError(f"{path}, line {line}: {error}") from error
-    return tuple(found)
+    return tuple(numbers)
 
 
-def _sound(found: Iterable[TaggedSentence | BadLine], path: Path) -> Iterator[TaggedSentence]:
-    for one in found:
+def _sound(sentences: Iterable[TaggedSentence | BadLine], path: Path) -> Iterator[TaggedSentence]:
+    for one in sentences:
         if isinstance(one, BadLine):
             raise DataError(f"{path}, line {one.line}: {one.message}")
         yield one

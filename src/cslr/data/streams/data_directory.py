@@ -1,4 +1,4 @@
-"""Reading a data directory: what streams that are not embedded have in common.
+"""Shared by all streams that are read from a data directory.
 
 Which rows a run sees is decided by the hash of their texts, dialogues or documents under a prefix
 of the stream, so it depends on neither seeds nor results: ``subset`` is what is reported,
@@ -94,7 +94,7 @@ def parts(
 
 
 def unknown_rows(rows: str) -> ConfigError:
-    """What is said about a choice of rows that no stream has."""
+    """The error for an unknown choice of rows."""
     return ConfigError(f"unknown --rows {rows!r}; use subset, held-out or all")
 
 
@@ -133,7 +133,7 @@ def data_directory(
     folder: str,
     names: tuple[str, ...] = ("train.jsonl.gz", "test.jsonl.gz"),
 ) -> Path:
-    """``data`` if it is a directory; else told what ``stream`` looks for in one."""
+    """``data`` if it is a directory; otherwise an error that names the files ``stream`` needs."""
     wanted = ", ".join([*(str(Path(folder, name)) for name in names), _PUBLIC])
     if data is None:
         raise DataError(f"stream {stream!r} is not embedded; give --data DIR with {wanted}")

@@ -23,11 +23,11 @@ def tagged_example(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """
     words: list[str] = []
     tags: list[str] = []
-    place = 0
-    while place < len(text):
-        piece = _PIECE.match(text, place)
+    position = 0
+    while position < len(text):
+        piece = _PIECE.match(text, position)
         if piece is None:
-            raise _wrong(text, f"cannot be parsed at {text[place : place + 20]!r}")
+            raise _wrong(text, f"cannot be parsed at {text[position : position + 20]!r}")
         if piece["word"]:
             words.append(piece["word"])
             tags.append("O")
@@ -37,11 +37,11 @@ def tagged_example(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
                 raise _wrong(text, f"{piece[0]!r} needs words and one type")
             words += name
             tags += [f"B-{kind}", *[f"I-{kind}"] * (len(name) - 1)]
-        place = piece.end()
-        if place < len(text):
-            if not re.match(r" \S", text[place:]):
+        position = piece.end()
+        if position < len(text):
+            if not re.match(r" \S", text[position:]):
                 raise _wrong(text, f"{piece[0]!r} must be followed by one space")
-            place += 1
+            position += 1
     if not words:
         raise _wrong(text, "it is empty")
     return tuple(words), tuple(tags)

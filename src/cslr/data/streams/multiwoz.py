@@ -118,8 +118,8 @@ class _Turn:
 
 def _dialogues(turns: list[_Turn], fold: str) -> Dialogues:
     dialogues: Dialogues = {}
-    own = [turn for turn in turns if turn.fold == fold]
-    for turn in sorted(own, key=lambda turn: (hash_of(_PREFIX, turn.row.person), turn.number)):
+    of_fold = [turn for turn in turns if turn.fold == fold]
+    for turn in sorted(of_fold, key=lambda turn: (hash_of(_PREFIX, turn.row.person), turn.number)):
         dialogues.setdefault(turn.row.person, []).append(turn.row)
     return dialogues
 
@@ -138,13 +138,15 @@ def _first(
     """Of each service the first ``count`` dialogues that hold a turn of it, with all turns."""
     chosen: set[str] = set()
     for task, service in enumerate(SERVICES):
-        own = [name for name, rows in dialogues.items() if any(row.task == task for row in rows)]
-        if not own:
+        of_task = [
+            name for name, rows in dialogues.items() if any(row.task == task for row in rows)
+        ]
+        if not of_task:
             raise DataError(
                 f"{folder} has too few dialogues with {service} for this choice of rows; use "
                 "the complete files, or --rows all"
             )
-        chosen.update(own[: leaving_some(count, len(own)) if leave_some else count])
+        chosen.update(of_task[: leaving_some(count, len(of_task)) if leave_some else count])
     return {name: rows for name, rows in dialogues.items() if name in chosen}
 
 

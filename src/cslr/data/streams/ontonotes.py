@@ -122,8 +122,8 @@ def _parts(
 
 def _genres(documents: Documents) -> list[str]:
     """The genres that occur, in the order of tasks."""
-    found = {_genre(document) for document in documents}
-    return [genre for genre in GENRES if genre in found]
+    genres = {_genre(document) for document in documents}
+    return [genre for genre in GENRES if genre in genres]
 
 
 def _genre(document: str) -> str:
@@ -134,9 +134,9 @@ def _first(documents: Documents, sentences: int, *, leave_some: bool = False) ->
     """Of each genre the first documents, until there are as many sentences."""
     chosen: Documents = {}
     for genre in _genres(documents):
-        own = [name for name in documents if _genre(name) == genre]
+        of_genre = [name for name in documents if _genre(name) == genre]
         left = sentences
-        for name in own[: leaving_some(len(own), len(own)) if leave_some else None]:
+        for name in of_genre[: leaving_some(len(of_genre), len(of_genre)) if leave_some else None]:
             if left > 0:
                 chosen[name] = documents[name][:left]
                 left -= len(chosen[name])
@@ -144,7 +144,7 @@ def _first(documents: Documents, sentences: int, *, leave_some: bool = False) ->
 
 
 def _without(documents: Documents, others: Documents) -> Documents:
-    return {name: found for name, found in documents.items() if name not in others}
+    return {name: sentences for name, sentences in documents.items() if name not in others}
 
 
 def _rows(documents: Documents, genres: list[str]) -> Rows:
@@ -167,12 +167,12 @@ def _read(directory: Path, types: list[str], part: str) -> Documents:
     for path in paths:
         declared = _declared(path.relative_to(directory))
         if declared in (part, None):
-            found = _file(path, types, part if declared is None else None)
-            if twice := documents.keys() & found.keys():
+            contents = _file(path, types, part if declared is None else None)
+            if twice := documents.keys() & contents.keys():
                 raise DataError(
                     f"{path}: document {min(twice)} is also in another file; remove one"
                 )
-            documents |= found
+            documents |= contents
     if not documents:
         raise DataError(
             f"{directory} has no {part} document of the genres {', '.join(GENRES)} in its "

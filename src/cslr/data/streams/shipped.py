@@ -1,11 +1,11 @@
-"""The streams that come with the program, one for each family, all written for CSLR.
+"""The embedded streams, one for each family, all written for CSLR.
 
     clinic   classification   letters of patients to four clinics
     desk     intents          messages to three services of a town, in small conversations
     ward     tagging          notes of three hospital departments, with drugs, people and places
 
 Every sentence is invented, so the default run needs no download and no licence.
-They show that the program works; they are small, and no figure on them is a result.
+They demonstrate the program; they are small, and scores on them are not results.
 
 Messages belong to invented people, and a run hides a person unless it is told otherwise: in clinic
 a patient with two to four letters to one clinic, in desk a customer, in ward whom a note is about.
@@ -131,8 +131,8 @@ def _letters(topic: int, texts: tuple[str, ...]) -> list[Row]:
     """The letters to one clinic: its patients wrote two, three, four, two, ... of them."""
     rows: list[Row] = []
     patient, left = 0, _FEWEST_LETTERS
-    for place, text in enumerate(texts):
-        if left <= 0 and place + 1 < len(texts):  # the last letter is nobody's only one
+    for index, text in enumerate(texts):
+        if left <= 0 and index + 1 < len(texts):  # the last letter is nobody's only one
             patient += 1
             left = _FEWEST_LETTERS + patient % 3
         rows.append(Row(text, topic, topic, (), f"{_TOPICS[topic]} {patient:03}"))
@@ -194,14 +194,14 @@ def _notes(task: int, labels: tuple[Label, ...]) -> dict[str, Row]:
     name = f"ward/{_DEPARTMENTS[task]}.conll"
     types = [label.name for label in labels]
     notes = {}
-    for found in conll_sentences(enumerate(_lines(name), start=1)):
-        sentence = _sound(found, name)
+    for parsed in conll_sentences(enumerate(_lines(name), start=1)):
+        sentence = _sound(parsed, name)
         first, *others = tag_numbers(sentence.tags, types)
         notes[sentence.text] = Row(sentence.text, first, task, tuple(others))
     return notes
 
 
-def _sound(found: TaggedSentence | BadLine, name: str) -> TaggedSentence:
-    if isinstance(found, BadLine):
-        raise DataError(f"{name}, line {found.line}: {found.message}; reinstall cslr")
-    return found
+def _sound(sentence: TaggedSentence | BadLine, name: str) -> TaggedSentence:
+    if isinstance(sentence, BadLine):
+        raise DataError(f"{name}, line {sentence.line}: {sentence.message}; reinstall cslr")
+    return sentence

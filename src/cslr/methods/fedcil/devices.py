@@ -1,4 +1,4 @@
-"""What devices do in a round: all clients of a cohort trained at once, none mixed with another."""
+"""A round on the devices: all clients of a cohort are trained at once, independently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE: Final = 64
 
 @dataclass(frozen=True, eq=False)
 class ClientPools:
-    """PRIVATE. The rows of a task, and who of the cohort holds which."""
+    """PRIVATE. The rows of a task by client of the cohort."""
 
     rows: Pool
     clients: Sequence[int]  # (b,)
@@ -120,7 +120,7 @@ class _Picks:
         return cls(torch.from_numpy(np.array(own)), noise, replay, echoes)
 
     def batches(self, held: ClientPools, sent: Sent) -> Iterator[Batch]:
-        """Half of a batch is a client's own, half replay; each half is imitated half as often."""
+        """Half of a batch is a client's own rows, half replay."""
         for step in range(self.own.shape[1]):
             own, others = self.own[:, step], self.replay[:, step]
             x, labels, targets = held.rows.x[own], held.rows.labels[own], held.rows.targets[own]

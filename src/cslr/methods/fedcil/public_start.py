@@ -1,4 +1,4 @@
-"""The public help: coordinates to work in, and rows of the label prior to begin with."""
+"""Public initialisation: coordinates, and rows of the label prior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rounds of FedCIL: what the server sends, what comes back, and what it makes of it."""
+"""The server side of FedCIL's rounds."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class PublicSide:
     def _training(
         self, number: int, model: FloatArray, replay: Pool | None, seeds: Seeds
     ) -> NetworkTraining:
-        """What the clients of a round are told."""
+        """The request for a round."""
         recipe, shapes, family = self.recipe, self.shapes, self.context.family
         heard = None
         if number and recipe.consistency:

@@ -1,4 +1,4 @@
-"""How long and how fast both networks are trained: a schedule for two cores."""
+"""Training schedule of both networks, chosen for two cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedTA†: personal models held in place by tail anchors; a reference without privacy.
+"""FedTA†: personal models with tail anchors; a non-private reference.
 
 H. Yu, X. Yang, L. Zhang, H. Gu, T. Li, L. Fan, Q. Yang (2024), "Handling Spatial-Temporal Data
 Heterogeneity for Federated Continual Learning via Tail Anchor", arXiv:2412.18355; written from a

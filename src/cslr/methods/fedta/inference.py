@@ -1,4 +1,4 @@
-"""Answers: a client's own, and the average over clients.
+"""Predictions: of a client's own model, and the average over clients.
 
 A client has a head per task, and nobody says which task a text is of. Its keys weigh its heads:
 

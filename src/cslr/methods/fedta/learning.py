@@ -1,4 +1,4 @@
-"""The course of the method: rounds of local training and a server step, task after task."""
+"""Rounds of local training and server steps, task by task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients do in a round: epochs of Adam on their own rows, all clients at once.
+"""Local training: epochs of Adam on each client's rows, all clients at once.
 
 The loss of a client is the mean over its batch of
 

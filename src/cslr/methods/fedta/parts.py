@@ -1,4 +1,4 @@
-"""What clients learn, stacked over clients, and how an embedding is read with it.
+"""The trained parts of clients, stacked over clients, and their forward pass.
 
 A slot is a class of a task: it has a key, by which it is found, and a tail anchor, which is put
 behind the embedding. Adapters and class means of h are shown to the server, nothing else is.

@@ -1,4 +1,4 @@
-"""What the server does after a round: choose a prototype per class, and fuse the adapters.
+"""The server step: choose a prototype per class, and fuse the adapters.
 
 It sees the clients' class means and adapters as they are: nothing here is private.
 """

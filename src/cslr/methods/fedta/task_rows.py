@@ -1,4 +1,4 @@
-"""A task's rows as its clients hold them."""
+"""The rows of a task by client."""
 
 from __future__ import annotations
 

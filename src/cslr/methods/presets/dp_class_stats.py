@@ -1,6 +1,6 @@
 """dp-class-stats: one Gaussian per label, no list, no matching: the strongest simple release.
 
-It is CSLR with J = 1 and L = 1, so what lists and anchors add is what CSLR has beyond it.
+It is CSLR with J = 1 and L = 1, so the difference to CSLR is the effect of lists and anchors.
 
 Privacy: end to end, as its head learns from the release alone.
 """

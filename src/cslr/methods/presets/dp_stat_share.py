@@ -1,8 +1,8 @@
 """DP-Stat-Share: one Gaussian per client and task with soft targets; no list, no matching.
 
 Reference: the paper cites Yoon et al., "Federated continual learning with weighted inter-client
-transfer" (FedWeIT), ICML 2021, whose code shares no statistics and has no privacy; its figures are
-those of the paper's own L = 1. So this is CSLR with one mode per task and L = 1.
+transfer" (FedWeIT), ICML 2021, whose code shares no statistics and has no privacy; its scores in
+the paper are those of the paper's L = 1. So this is CSLR with one mode per task and L = 1.
 
 Departures: the same public help as CSLR (directions, label prior, shrinkage), a joint clip, and a
 head on the released replay. Where a task has one label it is the same as ``dp-class-stats``.

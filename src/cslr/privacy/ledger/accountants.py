@@ -81,15 +81,15 @@ def _ordered(tasks: Sequence[Kinds]) -> bool:
 
 def opinions(rounds: Kinds, delta: float, epsilon: float) -> list[Opinion]:
     """All of them about ``epsilon``, which the ledger says these rounds cost at δ."""
-    found: list[Opinion] = []
+    results: list[Opinion] = []
     for accountant, ask in _ACCOUNTANTS.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about orders at the edge, and of old NumPy names
-                found.append(Opinion(accountant, *ask(rounds, delta, epsilon)))
+                results.append(Opinion(accountant, *ask(rounds, delta, epsilon)))
         except ImportError:
-            found.append(Opinion(accountant, "not installed", None))
-    return found
+            results.append(Opinion(accountant, "not installed", None))
+    return results
 
 
 _Answer = tuple[str, bool | None]
@@ -97,15 +97,17 @@ _Answer = tuple[str, bool | None]
 
 def _pld(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
     """Privacy-loss distributions, never optimistic; many kinds are rounded up first."""
-    found = pld_epsilon(list(rounds.elements()), delta)
+    computed = pld_epsilon(list(rounds.elements()), delta)
     slack = 1e-3 if len(rounds) <= _FEW else 5e-2
-    return f"{found:.5g}", (1 - 1e-6) * epsilon - 1e-6 <= found <= (1 + slack) * epsilon + 1e-4
+    return f"{computed:.5g}", (1 - 1e-6) * epsilon - 1e-6 <= computed <= (
+        1 + slack
+    ) * epsilon + 1e-4
 
 
 def _rdp(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
     """Rényi: never below, and never much above."""
-    found = rdp_epsilon(list(rounds.elements()), delta)
-    return f"{found:.5g}", (1 - 1e-6) * epsilon <= found <= 1.25 * epsilon + 0.05
+    computed = rdp_epsilon(list(rounds.elements()), delta)
+    return f"{computed:.5g}", (1 - 1e-6) * epsilon <= computed <= 1.25 * epsilon + 0.05
 
 
 def _opacus(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
@@ -117,10 +119,10 @@ def _opacus(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
     for (sigma, q), count in rounds.items():
         more = rdp.compute_rdp(q=q, noise_multiplier=sigma, steps=count, orders=orders)
         costs = [cost + float(each) for cost, each in zip(costs, more, strict=True)]
-    found = float(rdp.get_privacy_spent(orders=orders, rdp=costs, delta=delta)[0])
+    computed = float(rdp.get_privacy_spent(orders=orders, rdp=costs, delta=delta)[0])
     ours = rdp_epsilon(list(rounds.elements()), delta, orders)
-    agrees = math.isclose(found, ours, rel_tol=1e-6, abs_tol=1e-9) and found >= epsilon - 1e-6
-    return f"{found:.5g}", agrees
+    agrees = math.isclose(computed, ours, rel_tol=1e-6, abs_tol=1e-9) and computed >= epsilon - 1e-6
+    return f"{computed:.5g}", agrees
 
 
 def _prv(rounds: Kinds, delta: float, epsilon: float) -> _Answer:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -33,11 +32,10 @@ from cslr.arrays import IntArray
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
 from cslr.privacy.ledger.chain import Chain, head_of, read_chain
-from cslr.privacy.ledger.entries import Entries
+from cslr.privacy.ledger.entries import Entries, Receipt, as_written, objection
 from cslr.privacy.ledger.facts import agree, plain, refusal
 from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
 from cslr.privacy.ledger.opening import Federation, Privacy, check_opening, federation_in, opening
-from cslr.privacy.ledger.receipts import Receipt, objection
 from cslr.privacy.plan import Plan
 
 __all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
@@ -257,6 +255,10 @@ class Ledger:
         """The cap, as long as every charge is one of the plan's releases, made once."""
         return self._entries.effective_cap()
 
+    def carried(self, label: str) -> float | None:
+        """The multiplier of all noise in the release charged last under a label, if noted."""
+        return next((c.carried for c in reversed(self.charges) if c.label == label), None)
+
     def epsilon(self, scope: Scope, adversary: Adversary) -> float:
         """ε spent so far at the federation's δ."""
         delta = self.federation.budget.delta
@@ -278,7 +280,7 @@ class Ledger:
         key = self._keys.fresh(charge.label, attempt, kept)
         commitment = hashlib.sha256(key).hexdigest()
         promised = {"attempt": attempt, "commitment": commitment, "tag": tag_of(key)}
-        return self._append("charge", {**asdict(charge), **promised}), key
+        return self._append("charge", {**as_written(charge), **promised}), key
 
     def _repeated(
         self, charge: Charge, tag_of: Callable[[bytes], str]
@@ -292,14 +294,14 @@ class Ledger:
 
     def _open_releases(self, charge: Charge) -> list[tuple[dict[str, Any], bytes, bytes]]:
         """Unfinished charges of this release at this cost, with their keys and what was kept."""
-        found = []
+        releases = []
         for record in self._entries.open_charges(charge.label):
             body = record["body"]
             key, kept = self._keys.recover(charge.label, body["attempt"]) or (b"", b"")
             same_cost = (body["sigma"], body["q"]) == (charge.sigma, charge.q)
             if same_cost and hashlib.sha256(key).hexdigest() == body["commitment"]:
-                found.append((record, key, kept))
-        return found
+                releases.append((record, key, kept))
+        return releases
 
     def _check_budget(self, charge: Charge) -> None:
         budget = self.federation.budget

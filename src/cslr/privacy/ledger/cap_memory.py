@@ -31,7 +31,9 @@ class CapMemory:
         """Read it. begun: whether something was released already, so that it has to be there."""
         try:
             content = json.loads(path.read_bytes())
-            tasks = {str(client): [int(task) for task in own] for client, own in content.items()}
+            tasks = {
+                str(client): [int(task) for task in numbers] for client, numbers in content.items()
+            }
         except FileNotFoundError:
             if begun:
                 raise _lost(path, "is missing") from None
@@ -50,11 +52,11 @@ class CapMemory:
         admitted = []
         changed = False
         for client in map(str, clients):
-            own = self._tasks.get(client, [])
-            fresh = task not in own and len(own) < cap
-            admitted.append(task in own or fresh)
+            earlier = self._tasks.get(client, [])
+            fresh = task not in earlier and len(earlier) < cap
+            admitted.append(task in earlier or fresh)
             if fresh:
-                self._tasks[client] = sorted([*own, task])
+                self._tasks[client] = sorted([*earlier, task])
                 changed = True
         if changed:
             self._write()

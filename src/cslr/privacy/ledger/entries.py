@@ -1,21 +1,21 @@
 """The state that follows from a ledger's records, updated with each of them.
 
-So a charge does not iterate over all earlier ones, and their total time is linear.
+A charge need not iterate over all earlier ones, so their total time is linear.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cslr.errors import LedgerCorrupted
 from cslr.privacy.accounting import Charge, Scope, gaussian_delta
 from cslr.privacy.plan import Budget
 
-__all__ = ["Entries"]
+__all__ = ["Entries", "Receipt", "as_written", "objection"]
 
 
 @dataclass
@@ -34,6 +34,8 @@ class Entries:
     _repeated: bool = False
     """Whether a release that a cap could apply to was charged twice."""
     _rates: set[float] = field(default_factory=set)
+    _reserved: float = 0.0
+    """What the charges take from δ."""
     _of_tasks: bool = True
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -65,9 +67,10 @@ class Entries:
     def effective_cap(self, *more: Charge) -> int | None:
         """The cap holds for one pass over the plan's releases; repeated or other ones all count.
 
-        An evaluation always counts, so it leaves the cap of the others as it is.
+        An evaluation always counts, so it leaves the cap of the others as it is. So does a release
+        that the clients noise: a client remembers its tasks, so a repeated one is no other task.
         """
-        labels = [charge.label for charge in more if charge.part != "evaluation"]
+        labels = [charge.label for charge in more if _once(charge)]
         once = not self._repeated and len(set(labels)) == len(labels)
         once = once and self._capped.isdisjoint(labels)
         return self.cap if once and self._of_tasks and all(map(_of_task, more)) else None
@@ -85,7 +88,8 @@ class Entries:
             return True
         if math.isinf(precision):
             return False
-        return gaussian_delta(math.sqrt(precision), budget.epsilon) <= budget.delta
+        left = budget.delta - self._reserved - charge.reserved
+        return gaussian_delta(math.sqrt(precision), budget.epsilon) <= left
 
     def _add(self, kind: str, body: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         if kind == "charge":
@@ -108,13 +112,29 @@ class Entries:
         self._open.setdefault(charge.label, {})[body["attempt"]] = record
         self.charges.append(charge)
         self._labels.add(charge.label)
-        if charge.part != "evaluation":
+        self._reserved += charge.reserved
+        if _once(charge):
             self._repeated = self._repeated or charge.label in self._capped
             self._capped.add(charge.label)
         self._rates.add(charge.q)
         self._of_tasks = self._of_tasks and _of_task(charge)
         for scope in ("replay", "end_to_end"):
             self._precision[scope] += _precision_of(charge, scope)
+
+
+def as_written(charge: Charge) -> dict[str, object]:
+    """As it is written; what ledgers did not have before is left out where it says nothing."""
+    usual = {"noise": "aggregator", "reserved": 0.0, "carried": None}
+    return {
+        name: value
+        for name, value in asdict(charge).items()
+        if name not in usual or value != usual[name]
+    }
+
+
+def _once(charge: Charge) -> bool:
+    """Whether it may be charged only once under a cap."""
+    return charge.part != "evaluation" and charge.noise != "clients"
 
 
 def _of_task(charge: Charge) -> bool:
@@ -127,3 +147,37 @@ def _precision_of(charge: Charge, scope: Scope) -> float:
     if scope == "replay" and charge.part != "replay":
         return 0.0
     return math.inf if charge.sigma is None else charge.sigma**-2
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a kept release carries: which record of which ledger paid for it. All public."""
+
+    federation: str
+    number: int
+    hash: str
+
+    def as_text(self) -> str:
+        """One word, for the header of a file: several would stand in any order there."""
+        return f"{self.federation}/{self.number}/{self.hash}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Receipt:
+        """The inverse of ``as_text``; ``ValueError`` if it is none."""
+        federation, number, digest = text.split("/")
+        return cls(federation, int(number), digest)
+
+
+def objection(
+    receipt: Receipt, label: str, federation: str, records: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Why these records did not pay for the release of ``label``; None if they did."""
+    if receipt.federation != federation:
+        return f"was charged to another federation, {receipt.federation}"
+    if not 0 <= receipt.number < len(records):
+        return f"was charged in record {receipt.number}, but the ledger is shorter"
+    record = records[receipt.number]
+    paid_for = record["kind"] == "charge" and record["body"]["label"] == label
+    if not paid_for or record["hash"] != receipt.hash:
+        return f"was charged in a different record {receipt.number}"
+    return None

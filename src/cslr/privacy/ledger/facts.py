@@ -61,13 +61,13 @@ def differences(before: Any, after: Any, where: str = "") -> str:
         keys = sorted(before.keys() | after.keys())
         pairs = [(key, before.get(key), after.get(key)) for key in keys]
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        pairs = [(str(place), *pair) for place, pair in enumerate(zip(before, after, strict=True))]
+        pairs = [(str(index), *pair) for index, pair in enumerate(zip(before, after, strict=True))]
         if not any(isinstance(value, dict) for value in before):
             return f"{where} ({before} -> {after})"
     else:
         return f"{where} ({_shown(before)} -> {_shown(after)})"
-    found = [differences(one, two, f"{where}.{key}".lstrip(".")) for key, one, two in pairs]
-    return ", ".join(text for text in found if text)
+    nested = [differences(one, two, f"{where}.{key}".lstrip(".")) for key, one, two in pairs]
+    return ", ".join(text for text in nested if text)
 
 
 def refusal(name: str, fixed: Any, body: Any) -> str:

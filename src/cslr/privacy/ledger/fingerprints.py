@@ -78,10 +78,10 @@ class Fingerprints:
     def renewed(self, rows: OwnRows) -> Self:
         """With the file as it is now; what is declared about it now is added."""
         declared = self._of("declaration", rows.declared.hex())
-        known = self.declarations
+        recorded = self.declarations
         return replace(
             self,
-            declarations=known if declared in known else (*known, declared),
+            declarations=recorded if declared in recorded else (*recorded, declared),
             file=self._of("file", _identity(rows.path)),
             written=self._of("written", _identity_and_time(rows.path)),
         )
@@ -136,10 +136,10 @@ def fingerprints_in(directory: Path) -> Fingerprints | None:
         return None
     except OSError as error:
         raise LedgerCorrupted(f"cannot read {path}: {error.strerror}. {_RESTORE}") from None
-    found = _parsed(content)
-    if found is None:
+    fingerprints = _parsed(content)
+    if fingerprints is None:
         raise LedgerCorrupted(f"{path} is damaged. {_RESTORE}")
-    return found
+    return fingerprints
 
 
 _RESTORE: Final = (
@@ -153,18 +153,20 @@ def _parsed(content: bytes) -> Fingerprints | None:
     try:
         body: dict[str, Any] = json.loads(content)
         checksum = body.pop("checksum")
-        found = Fingerprints(
+        fingerprints = Fingerprints(
             bytes.fromhex(body["key"]),
             tuple(body["declarations"]),
             body["file"],
             body["written"],
             body["place"],
         )
-        whole = canonical({**found._body(), "checksum": found._of("all", found._body())})
+        whole = canonical(
+            {**fingerprints._body(), "checksum": fingerprints._of("all", fingerprints._body())}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     intact = whole.encode() + b"\n" == content and isinstance(checksum, str)
-    return found if intact else None
+    return fingerprints if intact else None
 
 
 def _fresh_key() -> bytes:
@@ -172,8 +174,8 @@ def _fresh_key() -> bytes:
 
 
 def _identity(path: Path) -> list[int]:
-    found = path.stat()
-    return [found.st_dev, found.st_ino]
+    status = path.stat()
+    return [status.st_dev, status.st_ino]
 
 
 def _identity_and_time(path: Path) -> list[int]:

@@ -16,15 +16,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from cslr.arrays import IntArray
 from cslr.errors import PrivacyError
 from cslr.files import make_directory, sync_directory, write_all
+from cslr.privacy.grid import Grid
 from cslr.privacy.noise import key_for_sum
 from cslr.seeding import Seeds
 
-__all__ = ["EphemeralKeys", "NoiseKeys", "SeededKeys"]
+__all__ = ["EphemeralKeys", "NoiseKeys", "SeededKeys", "Unfinished"]
 
 
 class NoiseKeys(Protocol):
@@ -136,3 +141,43 @@ def _told(what: str, state: str) -> Iterator[None]:
             f"{what}: {error.strerror or error}. {state}. Free disk space or repair the disk "
             "and repeat the command"
         ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Unfinished:
+    """Integers that are about to be noised, or noised by the clients and about to be published.
+
+    PRIVATE: a sum without noise. It is kept between a charge and its result, in the file of the
+    noise key, to finish the release after a crash, and deleted with it.
+    """
+
+    total: IntArray
+    """(D,) a sum, or (b, D) the vectors of b clients."""
+    grid: Grid
+    senders: IntArray | None = None
+    """(b,) whose vectors these are, where they are sent by name."""
+    noised: bool = False
+    """Whether the clients' noise is in it already, so that none is to be drawn."""
+
+    def as_bytes(self) -> bytes:
+        """Everything that is needed to go on."""
+        arrays = {
+            "total": np.ascontiguousarray(self.total),
+            "bound": np.array([self.grid.bound]),
+            "steps": np.array([self.grid.steps]),
+        }
+        if self.senders is not None:
+            arrays["senders"] = self.senders
+        if self.noised:
+            arrays["noised"] = np.ones(1, dtype=np.int64)
+        return save(arrays)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self | None:
+        """The inverse of ``as_bytes``; None if the bytes are damaged."""
+        try:
+            arrays = load(content)
+            grid = Grid(float(arrays["bound"][0]), int(arrays["steps"][0]))
+            return cls(arrays["total"], grid, arrays.get("senders"), "noised" in arrays)
+        except (SafetensorError, LookupError, ValueError):
+            return None

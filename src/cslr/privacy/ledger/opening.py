@@ -53,9 +53,9 @@ def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -
     """Refuse the ledger of another federation, or of another promise."""
     _check_version(path, body)
     wanted = plain(_facts(federation))
-    found = {name: value for name, value in body.items() if name not in ("version", "id")}
-    if not agree(found, wanted):
-        changed = differences(found, wanted)
+    recorded = {name: value for name, value in body.items() if name not in ("version", "id")}
+    if not agree(recorded, wanted):
+        changed = differences(recorded, wanted)
         raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
 
 

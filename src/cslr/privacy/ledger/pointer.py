@@ -92,27 +92,27 @@ def declare_moved(directory: Path, pointer: Path | None = None) -> list[Path]:
     changed. A copy is refused while a pointer names the original and that is there.
     """
     here = directory.resolve()
-    own = Ledger.read(directory / _LEDGER).id
-    known = fingerprints_in(directory)
-    if known is None:
+    ledger_id = Ledger.read(directory / _LEDGER).id
+    recorded = fingerprints_in(directory)
+    if recorded is None:
         raise LedgerMoved(
             f"{directory} is not linked to any rows yet, so there is no location to update: "
             f"run with --federation {directory}"
         )
-    pointers = _pointers_of(own, pointer or here.parent)
+    pointers = _pointers_of(ledger_id, pointer or here.parent)
     if pointer is None and not pointers:
         raise LedgerMoved(
             f"no rows beside {directory} point to this ledger; name its rows with --data FILE"
         )
     for path, said in pointers.items():
-        if said.ledger != here and _id_of(said.ledger) == own:
+        if said.ledger != here and _id_of(said.ledger) == ledger_id:
             raise SecondLedger(
                 f"{path} points to {said.ledger}, where the ledger still exists: {directory} "
                 "is a copy. Remove the copy; only one ledger may be used"
             )
-    known.at(here).write(here)
+    recorded.at(here).write(here)
     for path, said in pointers.items():
-        _write_pointer(path, Pointer(said.rows, here, own))
+        _write_pointer(path, Pointer(said.rows, here, ledger_id))
     return list(pointers)
 
 
@@ -157,8 +157,8 @@ def _missing(rows: OwnRows, given: Path | None, pointer: Pointer) -> str:
 
 def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> None:
     """Refuse a ledger that was moved or copied, or that belongs to other rows."""
-    known = fingerprints_in(directory)
-    if known is None:
+    recorded = fingerprints_in(directory)
+    if recorded is None:
         if pointer is not None:
             raise LedgerCorrupted(
                 f"rows.json is missing in {directory}. Restore it from a backup; or, if nothing "
@@ -170,13 +170,13 @@ def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> Non
             f"the ledger that was in {directory} is missing. Restore it from a backup; a new "
             "ledger at ε = 0 is not started"
         )
-    if not known.lies_at(directory):
+    if not recorded.lies_at(directory):
         raise LedgerMoved(
             f"the ledger in {directory} was moved or copied there. If it was moved, run `cslr "
             f"ledger moved {directory} --data {rows.path}`; a copy must not be used in "
             "addition to the original"
         )
-    if pointer is None and not known.declares(rows):
+    if pointer is None and not recorded.declares(rows):
         raise SecondLedger(
             f"the ledger in {directory} belongs to other rows, with another declaration. Give "
             f"the ledger of {rows.path}, or remove --federation"
@@ -185,15 +185,15 @@ def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> Non
 
 def _refuse_siblings(rows: OwnRows, directory: Path) -> None:
     """Refuse rows for which another ledger lies, or is pointed at, in their directory."""
-    own = directory.resolve()
+    this_ledger = directory.resolve()
     for ledger, of in sorted(_siblings(rows).items()):
-        known = fingerprints_in(ledger) if ledger != own else None
-        if known is None:
+        recorded = fingerprints_in(ledger) if ledger != this_ledger else None
+        if recorded is None:
             continue
-        if known.declares(rows):
+        if recorded.declares(rows):
             why = "its rows have the same declaration, so this file is a copy or was renamed"
             fix = "if these rows belong to other clients, change the name in their declaration"
-        elif known.is_unchanged_file(rows) or (known.is_file(rows) and of is None):
+        elif recorded.is_unchanged_file(rows) or (recorded.is_file(rows) and of is None):
             why = "it is the ledger of this file under another name"
             fix = "if these are other rows, save them to a new file"
         else:
@@ -208,38 +208,38 @@ def _refuse_siblings(rows: OwnRows, directory: Path) -> None:
 def _siblings(rows: OwnRows) -> dict[Path, Path | None]:
     """Ledgers in or pointed at from the rows' directory, with their own rows if those are there."""
     folder = rows.path.parent
-    found: dict[Path, Path | None] = {
+    siblings: dict[Path, Path | None] = {
         path.resolve(): None for path in folder.glob("*.cslr-federation") if path.is_dir()
     }
     for path in folder.glob(f"*/{_LEDGER}"):  # in a directory that --federation named
         if fingerprints_in(path.parent) is not None and Ledger.read(path).charges:
-            found.setdefault(path.parent.resolve(), None)
+            siblings.setdefault(path.parent.resolve(), None)
     for path in sorted(folder.glob("*.cslr-ledger")):
         pointer = _read_pointer(path) if path != rows.pointer else None
         if pointer is not None:
             others = folder / pointer.rows
             there = others.exists() and not others.samefile(rows.path)
-            found[pointer.ledger] = others if there else found.get(pointer.ledger)
-    return found
+            siblings[pointer.ledger] = others if there else siblings.get(pointer.ledger)
+    return siblings
 
 
 # -- what is written -------------------------------------------------------------------------------
 
 
-def _tie(rows: OwnRows, directory: Path, own: str) -> None:
+def _tie(rows: OwnRows, directory: Path, ledger_id: str) -> None:
     """Write fingerprints and pointer, as far as they are not there as they should be."""
     pointer = _read_pointer(rows.pointer)
-    if pointer is not None and pointer.id != own:
+    if pointer is not None and pointer.id != ledger_id:
         raise SecondLedger(
             f"{rows.pointer} points to ledger {pointer.id[:8]}…, but {directory} contains "
-            f"ledger {own[:8]}…: it was replaced or started again. Restore the ledger of "
+            f"ledger {ledger_id[:8]}…: it was replaced or started again. Restore the ledger of "
             "these rows"
         )
     before = fingerprints_in(directory)
     now = Fingerprints.new(rows, directory) if before is None else before.renewed(rows)
     if now != before:
         now.write(directory)
-    wanted = Pointer(rows.path.name, directory, own)
+    wanted = Pointer(rows.path.name, directory, ledger_id)
     if pointer != wanted:
         _write_pointer(rows.pointer, wanted)
 
@@ -271,11 +271,15 @@ def _read_pointer(path: Path) -> Pointer | None:
     return pointer
 
 
-def _pointers_of(own: str, where: Path) -> dict[Path, Pointer]:
+def _pointers_of(ledger_id: str, where: Path) -> dict[Path, Pointer]:
     """The pointers at ``where``, a pointer or a directory of some, to the ledger with this id."""
     paths = sorted(where.glob("*.cslr-ledger")) if where.is_dir() else [where]
     read = {path: _read_pointer(path) for path in paths}
-    return {path: found for path, found in read.items() if found is not None and found.id == own}
+    return {
+        path: pointer
+        for path, pointer in read.items()
+        if pointer is not None and pointer.id == ledger_id
+    }
 
 
 def _id_of(directory: Path) -> str | None:

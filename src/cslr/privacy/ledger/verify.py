@@ -1,4 +1,4 @@
-"""Is a ledger whole, and do others count what it counts? Reads only."""
+"""Verify a ledger, and recompute its ε with independent accountants. Read-only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Check", "Cost", "Verification", "verify"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     finding: str
@@ -43,7 +43,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Verification:
-    """Everything that was looked at in one ledger."""
+    """All checks of one ledger."""
 
     path: Path
     checks: tuple[Check, ...]
@@ -51,7 +51,7 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether all is well."""
+        """Whether all checks passed."""
         return all(check.holds for check in self.checks) and all(c.agreed for c in self.costs)
 
     def as_json(self) -> dict[str, Any]:
@@ -86,12 +86,12 @@ def verify(path: Path) -> Verification:
 
 def _chain(ledger: Ledger) -> Check:
     newest = ledger.records[-1]
-    found = f"{newest['n'] + 1} records, last hash {newest['hash'][:16]}…; federation {ledger.id}"
-    return Check("chain", found, True)
+    text = f"{newest['n'] + 1} records, last hash {newest['hash'][:16]}…; federation {ledger.id}"
+    return Check("chain", text, True)
 
 
 def _head(ledger: Ledger) -> Check:
-    """Where it is there, reading the ledger has compared it."""
+    """The head file; if it exists, reading the ledger has compared it."""
     if not ledger.headless:
         return Check("head", "the chain is complete up to the recorded head", True)
     if "id" not in ledger.records[0]["body"]:
@@ -102,24 +102,22 @@ def _head(ledger: Ledger) -> Check:
 
 def _plan(ledger: Ledger) -> Check:
     if ledger.cap is not None:
-        found = (
-            f"fixed before the first release; a client contributes to at most {ledger.cap} tasks"
-        )
-        return Check("plan", found, True)
+        text = f"fixed before the first release; a client contributes to at most {ledger.cap} tasks"
+        return Check("plan", text, True)
     late = any(record["kind"] == "plan" for record in ledger.records)
     return Check("plan", "fixed after a release: its cap is not applied" if late else "none", True)
 
 
 def _charges(ledger: Ledger) -> Check:
     every, open_ = len(ledger.charges), len(ledger.unsettled)
-    found = f"{every} charges, {every - open_} settled"
+    text = f"{every} charges, {every - open_} settled"
     if open_:
-        found += f", {open_} open: repeat the command of the run to finish them"
-    return Check("charges", found, True)
+        text += f", {open_} open: repeat the command of the run to finish them"
+    return Check("charges", text, True)
 
 
 def _keys(ledger: Ledger, directory: Path) -> Check:
-    """A key may outlive its release only until that is settled."""
+    """Report noise keys of settled releases, which must be deleted."""
     left = EphemeralKeys(directory).left_over(ledger.unsettled)
     charged = {f"{attempt:06d}" for attempt in range(len(ledger.charges))}
     bad = [file.name for file in left if file.name.partition("-")[0] in charged]
@@ -134,33 +132,33 @@ def _keys(ledger: Ledger, directory: Path) -> Check:
 def _budget(ledger: Ledger) -> Check:
     budget = ledger.federation.budget
     spent = ledger.epsilon(budget.scope, budget.adversary)
-    found = f"{_shown(spent)} of {_shown(budget.epsilon)} spent against {budget.adversary}"
-    return Check("budget", found, spent <= budget.epsilon + 1e-6)
+    text = f"{_shown(spent)} of {_shown(budget.epsilon)} spent against {budget.adversary}"
+    return Check("budget", text, spent <= budget.epsilon + 1e-6)
 
 
 def _costs(ledger: Ledger) -> tuple[Cost, ...]:
-    known: dict[tuple[frozenset[tuple[tuple[float, float], int]], float], list[Opinion]] = {}
+    computed: dict[tuple[frozenset[tuple[tuple[float, float], int]], float], list[Opinion]] = {}
 
     def asked(rounds: Kinds, epsilon: float) -> list[Opinion]:
         key = (frozenset(rounds.items()), round(epsilon, 9))
-        if key not in known:
-            known[key] = opinions(rounds, ledger.federation.budget.delta, epsilon)
-        return known[key]
+        if key not in computed:
+            computed[key] = opinions(rounds, ledger.federation.budget.delta, epsilon)
+        return computed[key]
 
     costs = []
     for scope in SCOPES:
         for adversary in ADVERSARIES:
             epsilon = ledger.epsilon(scope, adversary)
             counted = [c for c in ledger.charges if scope == "end_to_end" or c.part == "replay"]
-            found: Sequence[Opinion] = ()
+            results: Sequence[Opinion] = ()
             if adversary == "server" or any(c.sigma is None for c in counted) or not counted:
                 # Nothing to compute: ∞ by definition, or nothing spent.
                 expected = math.inf if counted else 0.0
-                found = [Opinion("definition", _shown(expected), epsilon == expected)]
+                results = [Opinion("definition", _shown(expected), epsilon == expected)]
             else:
                 rounds = recount(counted, adversary == "public", ledger.effective_cap)
-                found = asked(rounds, epsilon)
-            costs.append(Cost(scope, adversary, epsilon, tuple(found)))
+                results = asked(rounds, epsilon)
+            costs.append(Cost(scope, adversary, epsilon, tuple(results)))
     return tuple(costs)
 
 

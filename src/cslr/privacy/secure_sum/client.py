@@ -163,6 +163,18 @@ class SumClient:
         content = total.total.astype("<u8", copy=False).tobytes()
         return self._signed(Masked(session.number, self.number, release.digest, content))
 
+    def check_mask(self, request: MaskRequest, release: Release) -> None:
+        """Refuse what ``mask`` would refuse, so that nothing is charged for a request that fails.
+
+        Nothing changes, and nothing that depends on this member's vector is looked at.
+        """
+        session = in_phase(self._state, request.session, "shared")
+        check_release(request.release, release)
+        own, book = self._own_parcel(session), dict(self._state.book)
+        for parcel in check_parcels(request, self.terms, own, book):
+            self._held(parcel, session)
+        self._check_sessions()
+
     def consent(self, request: ConsentRequest) -> Consent:
         """A signature under the set of survivors; one set for each session."""
         session = in_phase(self._state, request.session, "masked")
@@ -242,12 +254,7 @@ class SumClient:
 
     def _unused(self, noise_key: bytes) -> bytes:
         """The fingerprint of a noise key that may be used now."""
-        if self.sessions_left <= 0:
-            raise SessionsSpent(
-                f"{self._most_sessions} masked vectors left this member, as many as its owner "
-                "allowed. A server that aborts again and again spends them: find out why before "
-                "allowing for more"
-            )
+        self._check_sessions()
         mark = hashlib.sha256(b"noise share" + noise_key).digest()[:16]
         if mark in self._state.noise_keys:
             raise NoiseShareReused(
@@ -255,6 +262,14 @@ class SumClient:
                 "vectors without noise. Draw a new key for every session"
             )
         return mark
+
+    def _check_sessions(self) -> None:
+        if self.sessions_left <= 0:
+            raise SessionsSpent(
+                f"{self._most_sessions} masked vectors left this member, as many as its owner "
+                "allowed. A server that aborts again and again spends them: find out why before "
+                "allowing for more"
+            )
 
     def _add_masks(
         self, total: MaskSum, session: SumSession, release: Release, parcels: Sequence[Parcel]
@@ -279,7 +294,7 @@ def _agree(own: X25519PrivateKey, public: bytes, member: int) -> bytes:
 def _vector(own: Summed, release: Release) -> IntArray:
     """The integers that this member adds, checked against its own plan."""
     vector = own.total(_SEAL)
-    if own.grid != release.grid:
+    if (own.grid.bound, own.grid.steps) != (release.grid.bound, release.grid.steps):
         raise ValueError(f"own must lie on the release's grid {release.grid}, not on {own.grid}")
     if vector.shape != (release.coordinates,):
         raise ValueError(f"own must have {release.coordinates} coordinates, not {vector.shape}")

@@ -110,6 +110,21 @@ class SumServer:
         answered = {sender for kind, sender in self._seen if kind is self._expects}
         return self._asked - answered
 
+    @property
+    def members(self) -> frozenset[int]:
+        """Those that sent channel keys in this epoch."""
+        return frozenset(self._members)
+
+    @property
+    def release(self) -> Release | None:
+        """What is being summed in the current session, once vectors were asked for."""
+        return self._round.release
+
+    @property
+    def prepared(self) -> frozenset[int]:
+        """Those whose shares for the next session came with the last answers."""
+        return frozenset(self._following)
+
     # -- the five requests -----------------------------------------------------------------------
 
     def invite(self, epoch: int) -> Invitation:

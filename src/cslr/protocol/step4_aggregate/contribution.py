@@ -1,8 +1,8 @@
-"""The client's half: one vector for all modes and blocks, clipped once.
+"""The client's contribution: one vector of all modes and blocks, clipped once.
 
 For each mode k the client adds up, over the candidates it matched to k,
 
-    weight   w_k                 how much it has to say, at most 1 over all modes of a label
+    weight   w_k                 the client's weight, at most 1 over all modes of a label
     offset   w_k (μ_k − p_k)     relative to the public prototype p_k
     second   w_k (M_k − M_pk)    the same for second moments, as a share of the public spread
     target   w_k (y_k − u_k)     the mean target beyond what is usual for the mode's label
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -65,7 +66,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each number stands in a contribution, and its public scale."""
+    """The layout of a contribution: the position and the public scale of each number."""
 
     modes: int  # K
     dimension: int  # r
@@ -219,9 +220,18 @@ def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> Float
 
 def folded(matrices: FloatArray) -> FloatArray:
     """Symmetric matrices (..., r, r) -> their upper triangles, of the same norm."""
-    up, across = np.triu_indices(matrices.shape[-1])
-    triangle: FloatArray = matrices[..., up, across] * np.where(up == across, 1.0, np.sqrt(2.0))
+    places, factors = _triangle(matrices.shape[-1])
+    flat = matrices.reshape(*matrices.shape[:-2], -1)
+    triangle: FloatArray = flat.take(places, axis=-1)
+    triangle *= factors
     return triangle
+
+
+@lru_cache(maxsize=4)
+def _triangle(dimension: int) -> tuple[IntArray, FloatArray]:
+    """The places of the upper triangle in a flat matrix, and the factor of each entry."""
+    up, across = np.triu_indices(dimension)
+    return up * dimension + across, np.where(up == across, 1.0, np.sqrt(2.0))
 
 
 def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:

@@ -1,7 +1,7 @@
 """Whole second moments, as the paper releases them: Σ = M − μμᵀ, symmetrised and floored.
 
-r (r + 1) / 2 noisy numbers say little about a covariance, so it is shrunk towards the public shape
-as far as noise goes, like everything else that is released.
+r (r + 1) / 2 noisy numbers determine a covariance poorly, so it is shrunk towards the public shape
+according to the noise, like every other release.
 """
 
 from __future__ import annotations

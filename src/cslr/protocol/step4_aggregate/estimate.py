@@ -1,4 +1,4 @@
-"""The reader's half: from noisy sums to the replay generator Q_{1:t}. Post-processing, so free.
+"""Estimate the replay generator Q_{1:t} from noisy sums: post-processing, at no cost.
 
 A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is modelled
 in ``mixed_model``, and θ is replaced by its posterior mean: each direction is trusted as far as its
@@ -37,6 +37,10 @@ SHARPER: Final = 8.0
 """Logits of norm at most 1 say little by themselves: they are read this much louder."""
 ELECTED_UNSURE: Final = 0.02
 """Doubt about each coordinate of a mean that was selected: it is near the truth, not at it."""
+LEAST_TEXTS: Final = 3
+"""Different label texts from which on what they have in common is looked for."""
+MOST_FACTORS: Final = 16
+"""Leading directions of the label texts in which it is looked for: work grows with its square."""
 TARGET_UNSURE: Final = 0.15
 """Doubt that a mode's target is the usual one of its label."""
 
@@ -116,7 +120,7 @@ class Replay:
     """The covariance within modes, where it was released."""
 
     def released(self) -> Replay:
-        """Without the modes that stand on their prior alone."""
+        """Without the modes that only have their prior."""
         known = self.known
         return replace(
             self,
@@ -138,7 +142,7 @@ class Replay:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """All releases side by side, then modes that are not released yet."""
+    """All releases, then modes that are not released yet."""
 
     modes: IntArray  # (K,) indices into all declared modes
     tasks: IntArray  # (K,)
@@ -256,7 +260,9 @@ def _side_by_side(
 def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
     """(K, r) posterior means of all modes."""
     prior = modes.prototypes.mean[sums.modes]
-    effects = _effects(sums.tasks, modes.labels[sums.modes], space.between[: space.dimension])
+    spectrum = space.between[: space.dimension]
+    effects = _effects(sums.tasks, modes.labels[sums.modes], spectrum)
+    effects += _effect_of_texts(prior, spectrum)
     return posterior_means(sums.observed, sums.variance, prior, effects)
 
 
@@ -268,7 +274,7 @@ def _trust(variance: FloatArray, space: PublicSpace) -> FloatArray:
 
 
 def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
-    """What could make means differ; only what can be told from the mode's own is included."""
+    """The effects of the model; only those that are identifiable are included."""
     pairs, of_pair = np.unique(np.stack([tasks, labels]), axis=1, return_inverse=True)
     effects = [
         Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),
@@ -280,6 +286,16 @@ def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Ef
         effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
         effects.append(Effect(tasks, spectrum, USUAL["task"]))
     return effects
+
+
+def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
+    """What is linear in what label texts say, (K, r); two labels would share nothing by it."""
+    if len(np.unique(prior, axis=0)) < LEAST_TEXTS:
+        return []
+    left, values, _ = np.linalg.svd(prior - prior.mean(axis=0), full_matrices=False)
+    factors = left[:, :MOST_FACTORS] * values[:MOST_FACTORS]
+    factors /= np.sqrt(np.square(values).sum() / len(prior))
+    return [Effect(np.arange(len(prior)), spectrum, USUAL["text"], factors)]
 
 
 def _flattened(spectrum: FloatArray) -> FloatArray:

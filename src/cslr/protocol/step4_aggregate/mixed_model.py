@@ -2,13 +2,15 @@
 
 The mean of mode m, of task t and label k, is modelled as
 
-    θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + e_m,
+    θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + B p_m + e_m,
 
 p the public prototypes and p̄ their mean. β says how far label texts are right about the contrast
 between labels; o is what all modes have against the public corpus (news against encyclopaedia),
 o_t what a task adds for all its labels (reviews of books), c_k what a label means in every task
 (praise), e_m what is the mode's own; where a label has several modes, part of it is theirs
-together. Effects are independent Gaussians over the directions, each
+together. B p_m is what follows from a label's text: labels with similar texts (asking for a hotel,
+asking for a train) differ from them in similar ways. Effects are independent Gaussians over the
+directions, each
 with a public spectrum and a scale that is the likeliest given all releases and what is usual.
 Releases are seen with noise of known size, a mode not released yet with infinite noise.
 """
@@ -17,18 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from scipy.optimize import minimize
 
-from cslr.arrays import FloatArray, IntArray
+from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.numerics.factored import FactoredCovariances, factored, membership
 
 __all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
 
-USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3}
+USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3, "text": 0.3}
 """Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
-``task`` and ``label`` by guess. Without noise other streams prefer larger ones."""
+the others by guess. Without noise other streams prefer larger ones."""
 SCALE_DECADES: Final = 0.35
 """Standard deviation of log₁₀ of a scale: where noise is heavy the likelihood is flat and would
 pick a scale by chance."""
@@ -52,11 +56,28 @@ class Effect:
     spectrum: FloatArray  # (r,) its variance in each direction, up to a scale
     usual: float
     """The scale it is held near."""
+    factors: FloatArray | None = None  # (K, q) how far modes have it, where that is no yes or no
 
-    def shared(self) -> FloatArray:
-        """(K, K) 1 where two modes share the effect."""
-        same: FloatArray = (self.group[:, None] == self.group).astype(np.float64)
-        return same
+    @cached_property
+    def columns(self) -> IntArray:
+        """(K,) the groups, counted from 0."""
+        return _numbered(self.group)
+
+    def spread(self, residual: FloatArray, seen: BoolArray) -> FloatArray:
+        """(K, r) how far the residuals (r, K') of the modes seen (K,) are those of others, too."""
+        if self.factors is not None:
+            shared: FloatArray = self.factors @ (self.factors[seen].T @ residual.T)
+            return shared
+        sums = np.zeros((int(self.columns.max()) + 1, len(residual)))  # of the modes of a group
+        np.add.at(sums, self.columns[seen], residual.T)
+        return sums[self.columns]
+
+    def of(self, seen: BoolArray) -> FloatArray | None:
+        """(K', ·) its factors for the modes seen (K,); None: no two of them share it."""
+        if self.factors is not None:
+            return self.factors[seen]
+        columns = _numbered(self.group[seen])
+        return None if int(columns.max()) + 1 == len(columns) else membership(columns)
 
 
 def posterior_means(
@@ -74,7 +95,7 @@ def posterior_means(
         (observed - centre)[seen].T,
         (prior - centre)[seen].T,
         np.maximum(variance[seen], LEAST_NOISE),
-        [effect.shared()[np.ix_(seen, seen)] for effect in effects],
+        [effect.of(seen) for effect in effects],
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )
@@ -82,7 +103,7 @@ def posterior_means(
     contrast, residual = model.solved(log_scales)
     posterior: FloatArray = centre + contrast * (prior - centre)
     for effect, scale in zip(effects, np.exp(log_scales), strict=True):
-        posterior += (scale * effect.shared()[:, seen] @ residual.T) * effect.spectrum
+        posterior += scale * effect.spread(residual, seen) * effect.spectrum
     return posterior
 
 
@@ -93,7 +114,7 @@ class _Model:
     y: FloatArray  # (r, K)
     x: FloatArray  # (r, K) the public contrast, of which β is the coefficient
     noise: FloatArray  # (K,)
-    shared: list[FloatArray]  # (K, K) for each effect
+    factors: list[FloatArray | None]  # (K, ·) for each effect; None: every mode has its own
     spectra: list[FloatArray]  # (r,) for each effect
     usual: FloatArray  # log of the usual scale of each effect
 
@@ -106,49 +127,56 @@ class _Model:
 
     def solved(self, log_scales: FloatArray) -> tuple[float, FloatArray]:
         """(β, C⁻¹(y − βx)) for these scales, the latter (r, K)."""
-        inverse = np.linalg.inv(self._covariance(log_scales))
-        contrast = self._contrast(inverse)
-        return contrast, _times(inverse, self.y - contrast * self.x)
+        covariances = self._covariances(log_scales)
+        contrast = self._contrast(covariances)
+        return contrast, covariances.solve(self.y - contrast * self.x)
 
-    def _covariance(self, log_scales: FloatArray) -> FloatArray:
-        """(r, K, K) of what was released."""
-        total = np.broadcast_to(np.diag(self.noise), (len(self.y), *np.diag(self.noise).shape))
-        for scale, shared, spectrum in zip(
-            np.exp(log_scales), self.shared, self.spectra, strict=True
-        ):
-            total = total + scale * spectrum[:, None, None] * shared
-        return total
+    def _covariances(self, log_scales: FloatArray) -> FactoredCovariances:
+        """(r,) of what was released."""
+        scales = np.exp(log_scales)
+        diagonal = np.broadcast_to(self.noise, self.y.shape)
+        shared, amounts = [], []
+        for scale, factors, spectrum in zip(scales, self.factors, self.spectra, strict=True):
+            if factors is None:
+                diagonal = diagonal + (scale * spectrum)[:, None]
+            else:
+                shared.append(factors)
+                amounts.append(scale * spectrum)
+        return factored(diagonal, shared, amounts)
 
-    def _contrast(self, inverse: FloatArray) -> float:
+    def _contrast(self, covariances: FactoredCovariances) -> float:
         """β by generalised least squares, held near 1."""
-        weighted = _times(inverse, self.x)
+        weighted = covariances.solve(self.x)
         held = 1.0 / CONTRAST_UNSURE**2
         return float(((weighted * self.y).sum() + held) / ((weighted * self.x).sum() + held))
 
     def _loss(self, log_scales: FloatArray) -> tuple[float, FloatArray]:
         """Negative log posterior density of the scales at the best β, and its gradient."""
-        covariance = self._covariance(log_scales)
-        inverse = np.linalg.inv(covariance)
-        contrast = self._contrast(inverse)
+        covariances = self._covariances(log_scales)
+        contrast = self._contrast(covariances)
         residual = self.y - contrast * self.x
-        solved = _times(inverse, residual)
+        solved = covariances.solve(residual)
         spread = SCALE_DECADES * np.log(10)
         away = (log_scales - self.usual) / spread
         loss = 0.5 * (
             (residual * solved).sum()
-            + np.linalg.slogdet(covariance)[1].sum()
+            + covariances.log_determinant.sum()
             + np.square((contrast - 1) / CONTRAST_UNSURE)
             + np.square(away).sum()
         )
         gradient = away / spread
-        for i, (shared, spectrum) in enumerate(zip(self.shared, self.spectra, strict=True)):
-            trace = np.einsum("dij,ji->d", inverse, shared)
-            fit = ((solved @ shared) * solved).sum(axis=1)
+        alone = covariances.diagonal_of_inverse().sum(axis=1)
+        traces = iter(covariances.traces())
+        for i, (factors, spectrum) in enumerate(zip(self.factors, self.spectra, strict=True)):
+            trace = alone if factors is None else next(traces)
+            together = solved if factors is None else solved @ factors  # (r, ·)
+            fit = np.square(together).sum(axis=1)
             gradient[i] += 0.5 * np.exp(log_scales[i]) * (spectrum * (trace - fit)).sum()
         return float(loss), gradient
 
 
-def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
-    """(r, K, K) by (r, K) -> (r, K)."""
-    product: FloatArray = np.matmul(matrices, vectors[..., None])[..., 0]
-    return product
+def _numbered(group: IntArray) -> IntArray:
+    """(K,) the groups counted from 0 in the order in which they occur, whatever they are called."""
+    _, first, place = np.unique(group, return_index=True, return_inverse=True)
+    numbered: IntArray = np.argsort(np.argsort(first))[place.ravel()]
+    return numbered

@@ -1,8 +1,8 @@
 """Selection instead of averaging: clients vote among public candidates (paper, Section 4.5).
 
-A stable choice needs no noise on the thing that is chosen, only on the votes (Ghazi, Kumar and
-Manurangsi 2021). The candidates are public, so a mode's mean is one that many lists are near to,
-and the votes take the place of the offsets in the one clipped vector.
+A stable selection needs noise on the votes only, not on the selected candidate (Ghazi, Kumar and
+Manurangsi 2021). The candidates are public; a mode's mean is the candidate with most votes, and the
+votes replace the offsets in the clipped vector.
 """
 
 from __future__ import annotations

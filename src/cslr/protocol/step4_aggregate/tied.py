@@ -1,4 +1,4 @@
-"""One symmetric matrix for all modes of a task: the shape that means alone do not tell.
+"""One symmetric matrix of second moments for all modes of a task.
 
 A unit sends Σ w (x − p)(x − p)ᵀ over its rows, p the prototype of a row's mode, in the leading r₂
 public directions. From the sums of all tasks the reader gets W, the pooled covariance within modes,
@@ -61,6 +61,8 @@ def tied_moments(
     for a row that does not count.
     """
     away = (x[..., :directions] - prototypes[labels, :directions]) * np.sqrt(weights)[..., None]
+    if away.shape[-2] == 1:  # one row each: no sum, so no matrix product
+        return folded(np.swapaxes(away, -1, -2) * away)
     return folded(np.swapaxes(away, -1, -2) @ away)
 
 

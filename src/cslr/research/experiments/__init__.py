@@ -1,10 +1,10 @@
-"""Experiments: files that say which cells to run, and the program that runs them.
+"""Experiments: files that list cells, and the program that runs them.
 
 grid     an experiment file becomes cells: configurations with one seed and a name each
-places   where finished traces, unfinished work and failures lie
-cell     one cell, from its own trace where it was begun before
+places   paths of finished traces, unfinished work and failures
+cell     runs one cell, or resumes it from its trace
 outdated finished traces that were made with other defaults
-pool     many cells on a few processes; what fails is kept apart
+pool     runs many cells on a few processes; failures are recorded separately
 
-Importing these loads no NumPy: a worker settles its number of threads before NumPy is there.
+Importing these loads no NumPy: a worker sets its number of threads before NumPy is imported.
 """

@@ -1,7 +1,7 @@
-"""Run one cell: a step at a time for itself, whole or not at all for everyone else.
+"""Run one cell; its trace appears when the cell is finished.
 
-A cell works in a run directory of its own, so one that was killed goes on from its trace. When it
-is finished its trace joins the finished ones in one move, and the directory goes.
+A cell has its own run directory, so a killed cell resumes from its trace. When it is finished, the
+trace is moved atomically to the finished ones and the directory is removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STALE: Final = (RunDirectoryError, LedgerCorrupted, PlanChanged)
 
 
 def run_cell(cell: Cell, places: Places) -> Path:
-    """The trace of the finished cell, from where it was left if it was begun before."""
+    """Run or resume a cell; returns the path of its trace."""
     trace, work = places.trace(cell.name), places.run_directory(cell.name)
     with _alone(work):
         if not trace.exists():
@@ -47,16 +47,16 @@ def run_cell(cell: Cell, places: Places) -> Path:
 
 @lru_cache(maxsize=STUDIES_KEPT)
 def _loaded(study: Config, lock: Path) -> EmbeddedStream:
-    """Reading and embedding a stream may take longer than a cell: what cells share is read once.
+    """An embedded stream, loaded once for all cells that share it.
 
-    One process at a time, so that new texts are embedded by one and found in the cache by others.
+    One process at a time, so that others find the embeddings in the cache.
     """
     with _locked(lock):
         return load_embedded(study)
 
 
 def _run(config: Config, study: EmbeddedStream, work: Path) -> tuple[RunDirectory, Result]:
-    """Go on with what is there. What cannot be gone on with is begun anew: it costs time only."""
+    """Resume a cell; start again if its directory cannot be resumed."""
     begun = work.exists()
     try:
         directory = RunDirectory(work, config)
@@ -75,7 +75,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def _alone(work: Path) -> Iterator[None]:
-    """Two programs never write one cell."""
+    """Refuse a cell that another process is running."""
     with ExitStack() as stack:
         try:
             stack.enter_context(_locked(work.with_suffix(".lock"), fcntl.LOCK_NB))
@@ -88,7 +88,7 @@ def _alone(work: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path, how: int = 0) -> Iterator[None]:
-    """Hold a lock that the system takes back from a process that is killed."""
+    """Hold a lock that the system releases if the process is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | how)
@@ -99,7 +99,7 @@ def _locked(path: Path, how: int = 0) -> Iterator[None]:
 
 
 def _heading(cell: Cell, result: Result, study: EmbeddedStream) -> dict[str, Any]:
-    """What has to be known to read the rows below it, and what they were made by."""
+    """The first line of a trace: the cell, its stream, and what the rows were made by."""
     return {
         "kind": "cell",
         "name": cell.name,

@@ -1,16 +1,16 @@
-"""An experiment file becomes cells: one configuration with one seed each, known by a name.
+"""Experiment files, and their cells: one configuration with one seed and a name each.
 
     title = "Final average score after all tasks"
     paper = ["tab:main"]      # the paper's tables and figures it rebuilds
-    reproduce = true          # whether `cslr reproduce` runs it without being told
+    reproduce = true          # whether `cslr reproduce` runs it by default
     [[part]]                  # an experiment is the union of its parts
     base = { "privacy.epsilon" = 4.0 }
     grid = { "stream.name" = ["ag-news", "amazon"], "seed" = [13, 17] }   # the cross product
-    [[table]]                 # how it is shown; what is in here is the tables' matter
+    [[table]]                 # how it is shown; read by the package paper
     name = "main"
 
-A name follows from the settings alone, so a cell that two experiments ask for is the same cell,
-and one that was finished on another machine is finished here.
+A name depends on the settings only, so two experiments share a cell with the same settings, and a
+cell that was finished on another machine is finished here.
 """
 
 from __future__ import annotations
@@ -89,23 +89,23 @@ class Cell:
     def title(self) -> str:
         """The cell in words: stream, method, seed, and every setting that is not the default."""
         usual = dotted(plain_config(Config()))
-        told = {"stream.name", "method", "seeds", "yardsticks"}
+        shown = {"stream.name", "method", "seeds", "yardsticks"}
         others = [
             f"{name} {'inf' if value is None and name == 'privacy.epsilon' else value}"
             for name, value in dotted(plain_config(self.config)).items()
-            if name not in told and (name not in usual or value != usual[name])
+            if name not in shown and (name not in usual or value != usual[name])
         ]
         stream, method = self.config.stream.name, self.config.method
         return " · ".join([stream, method, f"seed {self.seed}", *others])
 
     @property
     def study(self) -> Config:
-        """All that reading and embedding depend on: cells that agree in it share one study."""
+        """The settings that determine the embedded stream; cells that agree in them share it."""
         stream = self.config.stream
         shared = {name: getattr(stream, name) for name in stream.model_fields_set - _NOT_READ}
         embedded = ("encoder", "encoders", "upgrade")
-        own = {name: getattr(self.config, name) for name in embedded}
-        return Config(stream=StreamConfig(**shared), **own)
+        settings = {name: getattr(self.config, name) for name in embedded}
+        return Config(stream=StreamConfig(**shared), **settings)
 
     def reading(self, data: Path | None) -> Cell:
         """The same cell with its data in this directory."""
@@ -114,7 +114,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Part:
-    """Settings that all cells share, and those that are crossed; by dotted names."""
+    """Settings that all cells share, and those whose values are crossed; by dotted names."""
 
     base: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
@@ -129,7 +129,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A file of experiments: what is run for it and how that is shown."""
+    """An experiment file: its cells and its tables."""
 
     path: Path
     title: str
@@ -186,7 +186,7 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def is_marked(path: Path) -> bool:
-    """Whether a TOML file says ``reproduce = true``; one that does not may be anything else."""
+    """Whether a TOML file has ``reproduce = true``; other files need not be experiments."""
     return _values(path).get("reproduce") is True
 
 
@@ -202,13 +202,13 @@ def chosen(
     methods: Sequence[str] = (),
 ) -> tuple[Cell, ...]:
     """The cells with one of these seeds, streams and methods; nothing given is no restriction."""
-    for flag, wanted, known in (
+    for flag, wanted, available in (
         ("--seeds", seeds, {cell.seed for cell in cells}),
         ("--streams", streams, {cell.config.stream.name for cell in cells}),
         ("--methods", methods, {cell.config.method for cell in cells}),
     ):
-        if unknown := [each for each in wanted if each not in known]:
-            listed = ", ".join(map(str, sorted(known)))
+        if unknown := [each for each in wanted if each not in available]:
+            listed = ", ".join(map(str, sorted(available)))
             raise ConfigError(f"{flag}: no cell has {unknown[0]!r}; known values: {listed}")
     return tuple(
         cell
@@ -262,7 +262,7 @@ def _part(raw: _PartOfFile) -> Part:
 
 
 def _cell(settings: Mapping[str, Any]) -> Cell:
-    """A cell whose method and stream exist, and that anyone can run again."""
+    """A cell, after checking that its method and stream exist and that it is reproducible."""
     from cslr.data.streams import STREAMS
     from cslr.methods.registry import method_named
 
@@ -272,8 +272,8 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
     config = load_config(None, {**given, "yardsticks": False})
     method_named(config.method)
     if config.stream.name not in STREAMS:
-        known = ", ".join(STREAMS)
-        raise ConfigError(f"unknown stream {config.stream.name!r}; known streams: {known}")
+        streams = ", ".join(STREAMS)
+        raise ConfigError(f"unknown stream {config.stream.name!r}; known streams: {streams}")
     if config.privacy.mode == "enforced":
         raise ConfigError(
             "privacy.mode: experiments cannot use enforced privacy, whose noise is not "
@@ -286,11 +286,11 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
 
 def dotted(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Nested tables as dotted names: ``stream.name = ...`` without quotes is a table in TOML."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{where}{key}"
-        found.update(dotted(value, f"{name}.") if isinstance(value, dict) else {name: value})
-    return found
+        flat.update(dotted(value, f"{name}.") if isinstance(value, dict) else {name: value})
+    return flat
 
 
 def _once(cells: Iterable[Cell]) -> tuple[Cell, ...]:

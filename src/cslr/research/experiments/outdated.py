@@ -1,7 +1,7 @@
-"""Finished traces that were made with other defaults than today's.
+"""Detect finished traces that were made with other defaults than today's.
 
-A cell's name is made of what differs from the defaults, so it stays when a default changes. The
-trace knows all settings it was made with, and a change is told of, never passed over.
+A cell's name depends on the settings that differ from the defaults, so it stays the same when a
+default changes. A trace contains all settings it was made with, and changes are reported.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["outdated"]
 
 
 def outdated(cell: Cell, trace: Path) -> list[str]:
-    """What was set otherwise when the trace was made, as ``head.samples 400, now 500``.
+    """Settings that differed when the trace was made, as ``head.samples 400, now 500``.
 
-    Settings that the trace does not know were added since: their defaults leave things as before.
+    Settings missing in the trace were added later, with defaults that change nothing.
     """
     try:
         with trace.open(encoding="utf-8") as file:
@@ -41,7 +41,7 @@ def outdated(cell: Cell, trace: Path) -> list[str]:
 
 
 def _today(then: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a trace, those that another setting stands for today under its name."""
+    """Settings of a trace, with replaced settings under today's names."""
     renamed = {name: moved(name, value) for name, value in then.items()}
     kept = {name: value for name, value in then.items() if renamed[name] is None}
     return {**kept, **dict(today for today in renamed.values() if today is not None)}

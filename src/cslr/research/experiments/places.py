@@ -1,4 +1,4 @@
-"""Where the cells' files lie."""
+"""Paths of the files of cells."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Places:
     work: Path = Path("runs/cells")
 
     def trace(self, name: str) -> Path:
-        """A cell's trace; it is there if and only if the cell is finished."""
+        """A cell's trace; it exists if and only if the cell is finished."""
         return self.traces / f"{name}.jsonl"
 
     def run_directory(self, name: str) -> Path:
-        """Where a cell is worked on until it is finished."""
+        """The run directory of an unfinished cell."""
         return self.work / name
 
     @property

@@ -1,8 +1,8 @@
-"""Many cells on a few processes. Nothing finished is ever lost, and no failure hides another.
+"""Run many cells on a few processes; a failed cell does not stop the others.
 
 A worker is a process with one thread for BLAS and one for torch, so a trace does not depend on
-how many cores there are. Each has a queue of its own: a process that is killed takes one known
-cell with it, which is tried once more in a new process and goes on from its own trace.
+how many cores there are. Each has its own queue, so the cell of a killed process is known: it is
+retried once in a new process, from its own trace.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _TRIES: Final = 2
 
 
 class Trouble(NamedTuple):
-    """Why a cell failed: a line for the screen, and all that is known for the file."""
+    """Why a cell failed: a line for the screen, and details for the file."""
 
     summary: str
     details: str
 
 
 class Done(NamedTuple):
-    """A cell that ended: well if there was no trouble; ``again`` if it is going to be retried."""
+    """A cell that ended, successfully if ``trouble`` is None; ``again``: it will be retried."""
 
     cell: Cell
     trouble: Trouble | None
@@ -53,7 +53,7 @@ class Done(NamedTuple):
 
 
 def run_cells(cells: Iterable[Cell], places: Places, workers: int = 2) -> Generator[Done]:
-    """Run the cells that are not finished yet, and tell of each as it ends.
+    """Run the unfinished cells, and yield each as it ends.
 
     Failures are kept at ``places.failure`` and tried again by the next call. If the iterator is
     closed, or an interrupt passes through it, the workers are ended; unfinished cells go on from
@@ -85,7 +85,7 @@ def run_cells(cells: Iterable[Cell], places: Places, workers: int = 2) -> Genera
 def choose_study(
     waiting: Mapping[Config, Sequence[Cell]], held: Sequence[Config], elsewhere: Iterable[Config]
 ) -> Config:
-    """Which study a free worker turns to, so that each is loaded as rarely as possible.
+    """The study for a free worker, so that each study is loaded as rarely as possible.
 
     One it holds already, the latest first; else the one with most cells that no other worker has;
     else the one with most cells.
@@ -100,7 +100,7 @@ def choose_study(
 
 @dataclass
 class _Queue:
-    """Cells that wait, by the study they need, and how often a process was killed over each."""
+    """Waiting cells by study, and how often each cell's process was killed."""
 
     waiting: dict[Config, list[Cell]] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class _Worker:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A cell that a worker is busy with."""
+    """A cell that a worker is running."""
 
     worker: _Worker
     cell: Cell
@@ -191,7 +191,7 @@ def _executor() -> ProcessPoolExecutor:
 
 
 def _prepare() -> None:
-    """Settle the threads before NumPy is there; leave interrupts to the parent, and end with it."""
+    """Set the threads before NumPy is imported; ignore interrupts; end with the parent."""
     os.environ.update(_ONE_THREAD)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -205,7 +205,7 @@ def _end_with_parent() -> None:
 
 
 def _work(cell: Cell, places: Places) -> Trouble | None:
-    """Run one cell in a worker. An exception is told in words: not every one can be sent."""
+    """Run one cell in a worker. Exceptions become text, since not all can be pickled."""
     try:
         from cslr.research.experiments.cell import run_cell
 
@@ -217,14 +217,14 @@ def _work(cell: Cell, places: Places) -> Trouble | None:
 
 
 def _killed(again: bool) -> Trouble:
-    """What is known of a process that ended without a word."""
+    """The failure of a process that was killed."""
     then = "it is retried in a new process" if again else f"this was attempt {_TRIES} of {_TRIES}"
     text = f"the process that ran it was killed (out of memory?); {then}"
     return Trouble(text, text)
 
 
 def _keep(done: Done, places: Places) -> None:
-    """A failure stays on record until the cell succeeds."""
+    """Record a failure, or remove the record once the cell succeeds."""
     file = places.failure(done.cell.name)
     if done.trouble is None:
         file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Definition 1 and Theorem 2 on candidates that are there: how many anchors tell them apart.
+"""Definition 1 and Theorem 2 on measured candidates: how many anchors separate them.
 
     p̂_γ     the share of public sentences at which two candidates of different modes differ by γ;
             Definition 1 wants the least over all pairs, the paper's table shows a mean
@@ -82,7 +82,7 @@ def prescribe(candidates: int, hit: float, failure: float) -> Prescription:
 
 @dataclass(frozen=True)
 class Tried:
-    """What some number of anchors did, on average over draws of them."""
+    """The separation by some number of anchors, on average over draws of them."""
 
     anchors: int  # m
     hit_mean: float
@@ -101,7 +101,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Candidates seen from ever more anchors."""
+    """The separation of candidates by increasing numbers of anchors."""
 
     candidates: int  # N, those looked at
     total: int
@@ -198,7 +198,7 @@ def _neighbours(signed: FloatArray, ids: IntArray, clients: IntArray) -> float:
 
 @dataclass(frozen=True)
 class Examined:
-    """A stream's public sentences as anchors: enough, near enough, and under which terms."""
+    """A stream's public sentences as anchors: number, coverage and licence."""
 
     stream: str
     seed: int

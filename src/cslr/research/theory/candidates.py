@@ -1,4 +1,4 @@
-"""NON-PRIVATE. The candidates of a stream's simulated clients, all in one place.
+"""NON-PRIVATE. All candidates of a stream's simulated clients.
 
 Steps 1 to 3 as a device takes them, before anything is released: a list per client, task and
 label, with the canonical id of each entry. In ``sum`` mode no server ever sees these; a study of
@@ -96,10 +96,10 @@ class _Device:
             space, embedded.public, embedded.label_texts, sub_modes, replay.prior, rng
         )
         means, spreads = modes.prototypes.mean, modes.prototypes.covariance
-        own = [modes.labels == label for label in range(embedded.family.labels)]
+        of_label = [modes.labels == label for label in range(embedded.family.labels)]
         return cls(
             space,
-            tuple(Gaussians(means[mine], spreads[mine]) for mine in own),
+            tuple(Gaussians(means[mine], spreads[mine]) for mine in of_label),
             ListLearner(size=replay.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
             replay.matching,
             seeds,
@@ -111,21 +111,21 @@ class _Device:
         """The entries of one client's lists, but for those without any example."""
         tasks, labels = embedded.train.tasks[mine], embedded.train.labels[mine]
         for task, label in np.unique(np.stack([tasks, labels]), axis=1).T.tolist():
-            own = x[mine[(tasks == task) & (labels == label)]]
+            rows = x[mine[(tasks == task) & (labels == label)]]
             rng = self.seeds.at("task", task, "label", label, "client", client)
-            seen, ids = self._listed(own, label, rng)
+            seen, ids = self._listed(rows, label, rng)
             first = (task * embedded.family.labels + label) * len(self.prototypes[label].mean)
             for entry in np.flatnonzero(seen.weights[0] > 0):
                 mean, variance = seen.gaussians.mean[0, entry], seen.gaussians.covariance[0, entry]
                 yield mean, variance, first + int(ids[entry]), client
 
     def _listed(
-        self, own: FloatArray, label: int, rng: np.random.Generator
+        self, rows: FloatArray, label: int, rng: np.random.Generator
     ) -> tuple[Mixture, IntArray]:
         """A list of L candidates from coordinates (n, r), as it is signed, and its ids (L,)."""
-        spread, every = self.space.spread, np.ones((1, len(own)), dtype=np.bool_)
-        lists = learn_lists(own[None], every, spread, self.learner, [rng])
-        steady = steadied(lists, np.array([len(own)]), spread, self.learner.pseudo_count)
+        spread, every = self.space.spread, np.ones((1, len(rows)), dtype=np.bool_)
+        lists = learn_lists(rows[None], every, spread, self.learner, [rng])
+        steady = steadied(lists, np.array([len(rows)]), spread, self.learner.pseudo_count)
         seen = Mixture(lists.weights, steady)
         ids = match(seen, self.prototypes[label], self.space.anchors, self.matcher, [rng])
         return seen, ids[0]

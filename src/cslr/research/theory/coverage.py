@@ -1,8 +1,8 @@
-"""NON-PRIVATE. Whether the anchors lie where clients' texts do, and whether they may be used.
+"""NON-PRIVATE. Whether the anchors cover the clients' texts, and their licence.
 
-Anchors see only the region they lie in (Definition 1 speaks of their distribution ρ). Public
-sentences are compared with themselves first: how far one of them is from its nearest anchor. Rows
-that are much farther lie where the public corpus says nothing.
+Anchors separate candidates only in the region that they cover (Definition 1: their distribution ρ).
+The distance of rows to the nearest anchor is compared with that of public sentences; rows that are
+much farther away are not covered by the public corpus.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def licence_of(data: Path | None) -> Licence:
         if line := next((text.strip() for text in _lines(path) if text.strip()), None):
             return Licence(line, str(path))
     readme = data / "README.md"
-    found = _in_table(list(_lines(readme))) if readme.is_file() else None
-    return Licence(found, str(readme)) if found else Licence(None, None)
+    licence = _in_table(list(_lines(readme))) if readme.is_file() else None
+    return Licence(licence, str(readme)) if licence else Licence(None, None)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _in_table(lines: list[str]) -> str | None:
             column = None
         elif column is None:
             heads = [
-                place for place, cell in enumerate(cells) if re.search(r"licen[cs]e", cell, re.I)
+                index for index, cell in enumerate(cells) if re.search(r"licen[cs]e", cell, re.I)
             ]
             column = heads[0] if heads else -1
         elif cells[0].strip("`/ ").lower() == "anchors" and 0 <= column < len(cells):

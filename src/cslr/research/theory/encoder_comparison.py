@@ -1,4 +1,4 @@
-"""PUBLIC. How well clients with different encoders could work together, before anything is spent.
+"""PUBLIC. How well clients with different encoders could share a replay, at no privacy cost.
 
 Only public sentences and label texts are looked at: rows are left out before anything is embedded,
 and own rows are not even read. A pair of encoders is judged on sentences that no map was fitted on,
@@ -72,7 +72,7 @@ class EncoderView:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of what the target says about held-out sentences is found again in some way."""
+    """How well one translation reproduces the target's view of held-out sentences."""
 
     way: str
     anchors: int | None
@@ -98,7 +98,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Reach:
-    """Whether the public sentences lie where the task does; median distances to the nearest."""
+    """Whether the public sentences cover the task; median distances to the nearest."""
 
     encoder: str
     public: float  # of held-out sentences
@@ -180,7 +180,7 @@ def views(
 def judge(
     source: EncoderView, target: EncoderView, counts: Sequence[int], seeds: Seeds
 ) -> tuple[Kept, ...]:
-    """What the source finds again of what the target says, in every way there is."""
+    """How well each translation of the source reproduces the target."""
     check_same_corpus([source.public, target.public])
     n = len(target.public.z)
     held, chosen = _held(n), _judged(n)
@@ -203,7 +203,7 @@ def judge(
 
     here = source.public.z[chosen]
     into, _ = fit_map(source.public.z[~held], target.public.z[~held])
-    found = [
+    checks = [
         kept("apart", None, here, here, source.labels),
         kept("mapped", None, into(here), there, target.labels),
     ]
@@ -214,8 +214,8 @@ def judge(
             for view in (source, target)
         )
         seen = one.common(here), other.common(there), other.common(target.labels)
-        found.append(kept("relative", count, *seen))
-    return tuple(found)
+        checks.append(kept("relative", count, *seen))
+    return tuple(checks)
 
 
 def reach(name: str, view: EncoderView, labels: Sequence[str]) -> Reach:
@@ -235,15 +235,15 @@ def reach(name: str, view: EncoderView, labels: Sequence[str]) -> Reach:
 
 
 def _public_part(settled: SettledConfig) -> Stream:
-    """A stream without its rows. Own rows are not read: their declaration says all it takes."""
+    """A stream without its rows. Own rows are not read: their declaration suffices."""
     wanted, declaration = settled.given.stream, settled.declaration
     if declaration is None or wanted.public is None:
         return _without_rows(load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario))
-    known, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
+    declared, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
     return Stream(
         name=declaration.name,
-        labels=known.labels,
-        tasks=known.tasks,
+        labels=declared.labels,
+        tasks=declared.tasks,
         train=_NOTHING,
         test=_NOTHING,
         public=tuple(map(spaced, sentences)) if declaration.family == "tagging" else sentences,
@@ -279,8 +279,8 @@ def _neighbours(queries: FloatArray, pool: FloatArray) -> IntArray:
     return np.argpartition(-similarity, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
-def _shared(found: IntArray, wanted: IntArray) -> float:
-    return float(np.mean((wanted[:, :, None] == found[:, None, :]).any(axis=2)))
+def _shared(retrieved: IntArray, wanted: IntArray) -> float:
+    return float(np.mean((wanted[:, :, None] == retrieved[:, None, :]).any(axis=2)))
 
 
 def _answers(z: FloatArray, labels: FloatArray) -> IntArray:

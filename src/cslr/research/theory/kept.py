@@ -1,4 +1,4 @@
-"""What a finished run kept: its replay Q_{1:T}, its head, and the scores of its trace. Reads only.
+"""The stored parts of a finished run: replay Q_{1:T}, head, and scores of the trace. Read-only.
 
 The replay is the one after the last task. Earlier estimates of the same modes are not kept: every
 stage writes over the one before.

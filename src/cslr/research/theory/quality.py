@@ -1,4 +1,4 @@
-"""NON-PRIVATE. How far the replay of a task lies from the rows it stands for (Theorem 5's α_t).
+"""NON-PRIVATE. The distance of a task's replay from the rows it represents (α_t of Theorem 5).
 
 Theorem 5 bounds forgetting by TV(Q_t, Q*_t) and more. Nobody can compute a total variation from
 samples in hundreds of dimensions, but any rule that tells the two apart bounds it from below:
@@ -76,6 +76,7 @@ def quality(
     family: Family,
     head: Head | None,
     rng: np.random.Generator,
+    *,
     samples: int = SAMPLES,
     together: IntArray | None = None,
 ) -> Quality:
@@ -146,9 +147,9 @@ def logistic_rule(rows: FloatArray, drawn: FloatArray) -> tuple[FloatArray, floa
         value = np.logaddexp(0.0, -score).mean() + 0.5 * RIDGE * float(penalised @ penalised)
         return float(value), x.T @ slope + RIDGE * penalised
 
-    found = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x
-    weights = found[:-1] / scale
-    return weights, float(weights @ centre - found[-1])
+    coefficients = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x
+    weights = coefficients[:-1] / scale
+    return weights, float(weights @ centre - coefficients[-1])
 
 
 def energy_distance(x: FloatArray, y: FloatArray) -> float:

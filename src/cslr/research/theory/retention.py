@@ -105,7 +105,7 @@ def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) ->
         for task, name in enumerate(names):
             mine = embedded.test.tasks == task
             rng = Seeds(seed).at("replay quality", task)
-            found = quality(
+            measured = quality(
                 replay,
                 task,
                 embedded.test.z[mine],
@@ -113,11 +113,11 @@ def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) ->
                 embedded.family,
                 head,
                 rng,
-                samples,
+                samples=samples,
                 together=embedded.test.rows[mine],
             )
             last = task == len(names) - 1
-            judged.append(Judged(seed, name, last, found, float(forgotten[task])))
+            judged.append(Judged(seed, name, last, measured, float(forgotten[task])))
     return Retention(str(run.path), run.model.method, embedded.stream.name, tuple(judged))
 
 

@@ -1,6 +1,6 @@
 """Rows of a CoNLL file: sentences, with ``# key = value`` lines before them as further columns.
 
-Such a line holds until the key is given again, so a file may be written client by client:
+A comment applies until its key is given again, so a file may be written client by client:
 
     # client = north
     # task = spring
@@ -52,20 +52,22 @@ def _blocks(path: Path) -> Iterator[list[Line]]:
 
 
 def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | Problem]:
-    """The sentence of a block; two where a document begins within it."""
+    """The sentence of a block; two if a document begins within it."""
     refused = next((line.problem for line in block if line.problem), None)
     if refused:
         yield refused
         return
-    for found in conll_sentences((line.number, line.text) for line in block):
-        if isinstance(found, BadLine):
-            yield _problem(found, block[-1])
+    for sentence in conll_sentences((line.number, line.text) for line in block):
+        if isinstance(sentence, BadLine):
+            yield _problem(sentence, block[-1])
         else:
-            yield Raw(found.line, {**fields, TEXT: list(found.words), LABEL: list(found.tags)})
+            yield Raw(
+                sentence.line, {**fields, TEXT: list(sentence.words), LABEL: list(sentence.tags)}
+            )
 
 
-def _problem(found: BadLine, last: Line) -> Problem:
-    what = found.message[:_SHOWN]
-    if found.line == last.number and not last.ended:
-        return Problem(found.line, "cut short", f"the file ends within this line: {what}")
-    return Problem(found.line, "not BIO" if what.startswith("tag ") else "not a row", what)
+def _problem(bad_line: BadLine, last: Line) -> Problem:
+    what = bad_line.message[:_SHOWN]
+    if bad_line.line == last.number and not last.ended:
+        return Problem(bad_line.line, "cut short", f"the file ends within this line: {what}")
+    return Problem(bad_line.line, "not BIO" if what.startswith("tag ") else "not a row", what)

@@ -1,7 +1,7 @@
-"""Rows of a CSV file with a header; the first line says which column is which.
+"""Rows of a CSV file; the first line is the header.
 
-A cell in quotes may go over several lines. Where a line is refused, the reader is fed what is left
-of its quotes, so that one bad line never shifts the rows after it.
+A quoted cell may span several lines. If a line is rejected, the reader still gets its open quotes,
+so that one bad line does not shift the rows after it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cslr.data.own.parse.problems import Problem, quoted, told
+from cslr.data.own.parse.problems import Problem, described, quoted
 from cslr.data.own.reader.lines import LONGEST, Line, lines_of
 from cslr.data.own.reader.raw import Raw, check_columns
 from cslr.errors import DataError
@@ -22,7 +22,7 @@ _DELIMITERS = (",", ";", "\t")
 
 
 def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[Raw | Problem]:
-    """Each record under the header's names; ``roles`` are the columns it must have."""
+    """Each record by column name; ``roles`` are the required columns."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     refused: list[Problem] = []
     last = [Line(0, "")]
@@ -30,9 +30,9 @@ def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[R
     try:
         header = [name.strip() for name in next(reader, [])]
     except csv.Error as error:
-        raise DataError(told(path, Problem(1, "not a row", f"no header ({error})"))) from None
+        raise DataError(described(path, Problem(1, "not a row", f"no header ({error})"))) from None
     if refused:
-        raise DataError(told(path, refused[0]))
+        raise DataError(described(path, refused[0]))
     check_columns(path, header, roles)
     while True:
         start = reader.line_num + 1
@@ -51,14 +51,14 @@ def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[R
 
 
 def csv_delimiter(path: Path) -> str:
-    """Which of comma, semicolon and tab the header has most of."""
+    """The delimiter: whichever of comma, semicolon and tab occurs most often in the header."""
     header = next(lines_of(path), Line(1, "")).text
     counts = Counter(header)
     return max(_DELIMITERS, key=lambda delimiter: counts[delimiter])
 
 
 def _fed(path: Path, refused: list[Problem], last: list[Line]) -> Iterator[str]:
-    """Lines for the csv module; what it cannot know of them is left in the two lists."""
+    """Lines for the csv module; line numbers and problems are appended to the two lists."""
     for line in lines_of(path):
         last[0] = line
         if line.problem:

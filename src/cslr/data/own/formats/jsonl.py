@@ -14,7 +14,7 @@ __all__ = ["jsonl_rows"]
 
 
 def jsonl_rows(path: Path) -> Iterator[Raw | Problem]:
-    """Each line's object; empty lines are passed over."""
+    """The object of each line; empty lines are skipped."""
     for line in lines_of(path):
         if line.problem:
             yield line.problem

@@ -44,12 +44,12 @@ def parquet_rows(path: Path, roles: Mapping[str, str]) -> Iterator[Raw | Problem
 
 
 def _rows(batch: Any, first: int, failures: tuple[Any, ...]) -> Iterator[Raw | Problem]:
-    """The rows of a batch; one by one where a cell of it cannot be had."""
+    """The rows of a batch; converted one by one if the batch has an unreadable cell."""
     try:
         rows: list[dict[str, object]] = batch.to_pylist()
     except failures:
-        for place in range(len(batch)):
-            yield _single(batch.slice(place, 1), first + place, failures)
+        for index in range(len(batch)):
+            yield _single(batch.slice(index, 1), first + index, failures)
         return
     for number, cells in enumerate(rows, start=first):
         yield _bounded(Raw(number, cells))
@@ -76,7 +76,7 @@ def _bounded(row: Raw) -> Raw | Problem:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """Loaded when a Parquet file is read and not before."""
+    """Imported only when a Parquet file is read."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a cell says, whatever the format made of it: a text, a name, or a list of names."""
+"""Parse a cell of any file format as a text, a name, or a list of names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def has(row: Raw, column: str) -> bool:
 
 
 def text_in(row: Raw, column: str) -> str:
-    """The text as it stands."""
+    """The text, unchanged."""
     value = _cell(row, column)
     if not isinstance(value, str | None):
         raise Unfit("wrong type", f"column {quoted(column)} contains {_type(value)}, not a string")
@@ -34,10 +34,10 @@ def words_in(row: Raw, column: str) -> tuple[str, ...]:
     words = tuple(_clean(word, column) if isinstance(word, str) else "" for word in value)
     if not words:
         raise Unfit("empty text", f"column {quoted(column)} is empty; fill it in or remove the row")
-    for place, word in enumerate(words, start=1):
+    for number, word in enumerate(words, start=1):
         if word.split() != [word]:
             raise Unfit(
-                "words and tags", f"word {place} is empty, contains a space or is not a string"
+                "words and tags", f"word {number} is empty, contains a space or is not a string"
             )
     return words
 
@@ -88,7 +88,7 @@ def _json_list(text: str) -> list[object] | None:
 
 
 def _clean(text: str, column: str) -> str:
-    """Refuses what JSON and Parquet can hide in a string."""
+    """Raise an error for characters that JSON and Parquet allow but texts must not contain."""
     if "\0" in text:
         raise Unfit(
             "NUL byte", f"column {quoted(column)} contains a NUL character; the file is damaged"

@@ -1,4 +1,4 @@
-"""From the names in a label cell to the numbers a stream answers with, family by family."""
+"""Parse label cells into label numbers, for each family."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OUTSIDE: Final = Label("O", "A word that is no part of a name.")
 
 @dataclass(frozen=True)
 class Known:
-    """A declaration, made ready for looking rows up in it."""
+    """A declaration with lookup tables for labels and tasks."""
 
     declaration: Declaration
     labels: tuple[Label, ...]
@@ -51,41 +51,41 @@ class Known:
         return cls(declaration, labels, tasks, numbers, places)
 
 
-def parse_answer(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
-    """The text of a row and the answer to it, both as a stream has them."""
-    if known.declaration.family == "tagging":
-        return _tagged(row, known, task)
-    text = text_in(row, known.declaration.columns.text)
-    if known.declaration.family == "intents":
-        return text, _intents(row, known, task)
-    return text, _classified(row, known, task)
+def parse_answer(row: Raw, declared: Known, task: Task) -> tuple[str, tuple[int, ...]]:
+    """The text of a row and its label numbers."""
+    if declared.declaration.family == "tagging":
+        return _tagged(row, declared, task)
+    text = text_in(row, declared.declaration.columns.text)
+    if declared.declaration.family == "intents":
+        return text, _intents(row, declared, task)
+    return text, _classified(row, declared, task)
 
 
-def _classified(row: Raw, known: Known, task: Task) -> tuple[int, ...]:
-    column = known.declaration.columns.label
+def _classified(row: Raw, declared: Known, task: Task) -> tuple[int, ...]:
+    column = declared.declaration.columns.label
     cell = row.cells.get(column)
     if isinstance(cell, list):
-        names = names_in(row, column, known.declaration.separator)
+        names = names_in(row, column, declared.declaration.separator)
     else:
         name = name_in(row, column)
         names = (name,) if name else ()
     if len(names) > 1:
         raise Unfit("several labels", f"{len(names)} labels; classification has one per row")
-    return (_main(names, known, task),)
+    return (_main(names, declared, task),)
 
 
-def _intents(row: Raw, known: Known, task: Task) -> tuple[int, ...]:
+def _intents(row: Raw, declared: Known, task: Task) -> tuple[int, ...]:
     """The first is the main one and must be of the task; others may be of any task."""
-    column = known.declaration.columns.label
-    names = tuple(dict.fromkeys(names_in(row, column, known.declaration.separator)))
-    main = _main(names, known, task)
-    return (main, *[_number(name, known) for name in names[1:]])
+    column = declared.declaration.columns.label
+    names = tuple(dict.fromkeys(names_in(row, column, declared.declaration.separator)))
+    main = _main(names, declared, task)
+    return (main, *[_number(name, declared) for name in names[1:]])
 
 
-def _main(names: tuple[str, ...], known: Known, task: Task) -> int:
+def _main(names: tuple[str, ...], declared: Known, task: Task) -> int:
     if not names:
         raise Unfit("no label", "the row has no label; give it one or remove it")
-    number = _number(names[0], known)
+    number = _number(names[0], declared)
     if number not in task.labels:
         raise Unfit(
             "label not of the task",
@@ -95,26 +95,26 @@ def _main(names: tuple[str, ...], known: Known, task: Task) -> int:
     return number
 
 
-def _number(name: str, known: Known) -> int:
-    number = known.label_numbers.get(name)
+def _number(name: str, declared: Known) -> int:
+    number = declared.label_numbers.get(name)
     if number is None:
-        several = known.declaration.separator in name
+        several = declared.declaration.separator in name
         hint = '; for several labels per row declare family = "intents"' if several else ""
         raise Unfit("undeclared label", f"label {quoted(name)} is not declared{hint}")
     return number
 
 
-def _tagged(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
-    columns = known.declaration.columns
+def _tagged(row: Raw, declared: Known, task: Task) -> tuple[str, tuple[int, ...]]:
+    columns = declared.declaration.columns
     words = words_in(row, columns.text)
-    tags = names_in(row, columns.label, known.declaration.separator)
+    tags = names_in(row, columns.label, declared.declaration.separator)
     if len(tags) != len(words):
         raise Unfit("words and tags", f"{len(tags)} tags for {len(words)} words")
     _check_bio(tags)
-    types = [label.name for label in known.labels]
-    for place, tag in enumerate(tags, start=1):
+    types = [label.name for label in declared.labels]
+    for position, tag in enumerate(tags, start=1):
         if tag != "O" and tag.partition("-")[2] not in types[1:]:
-            what = f"tag {quoted(tag)} of word {place} has no declared type"
+            what = f"tag {quoted(tag)} of word {position} has no declared type"
             raise Unfit("undeclared label", what)
     numbers = tag_numbers(tags, types)
     for tag, number in zip(tags, numbers, strict=True):
@@ -130,13 +130,13 @@ def _tagged(row: Raw, known: Known, task: Task) -> tuple[str, tuple[int, ...]]:
 def _check_bio(tags: tuple[str, ...]) -> None:
     """I- goes on with what B- or I- of the same type began."""
     before = "O"
-    for place, tag in enumerate(tags, start=1):
+    for number, tag in enumerate(tags, start=1):
         kind, _, name = tag.partition("-")
         if tag != "O" and (kind not in ("B", "I") or not name):
-            raise Unfit("not BIO", f"tag {quoted(tag)} of word {place} is not O, B-TYPE or I-TYPE")
+            raise Unfit("not BIO", f"tag {quoted(tag)} of word {number} is not O, B-TYPE or I-TYPE")
         if kind == "I" and before not in (f"B-{name}", f"I-{name}"):
             what = (
-                f"tag {quoted(tag)} of word {place} does not continue an entity; begin the entity "
+                f"tag {quoted(tag)} of word {number} does not continue an entity; begin the entity "
                 f"with B-{name}"
             )
             raise Unfit("not BIO", what)

@@ -1,6 +1,6 @@
-"""What can be wrong with a row, by kind, with the line it stands on.
+"""Problems of rows: kind, line and message.
 
-A problem quotes names (a label, a client) because they must be mended, never a row's text.
+A message quotes names (a label, a client), which must be corrected, but never a row's text.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cslr.data.own.reader.file_format import place
+from cslr.data.own.reader.file_format import position
 
-__all__ = ["Kind", "Problem", "Unfit", "quoted", "told"]
+__all__ = ["Kind", "Problem", "Unfit", "described", "quoted"]
 
 Kind = Literal[
     "cut short",
@@ -43,7 +43,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Problem:
-    """One row that is not as declared, or the place where a file is damaged."""
+    """A row that violates the declaration, or a damaged part of the file."""
 
     line: int
     kind: Kind
@@ -51,7 +51,7 @@ class Problem:
 
 
 class Unfit(Exception):
-    """Raised within the reading of one row and turned into its ``Problem`` there."""
+    """Raised while one row is parsed; ``parse_row`` turns it into a ``Problem``."""
 
     def __init__(self, kind: Kind, what: str) -> None:
         super().__init__(what)
@@ -59,9 +59,9 @@ class Unfit(Exception):
         self.what = what
 
 
-def told(path: Path, problem: Problem) -> str:
+def described(path: Path, problem: Problem) -> str:
     """In one line, with the file and the line."""
-    return f"{place(path, problem.line)}: {problem.what}"
+    return f"{position(path, problem.line)}: {problem.what}"
 
 
 def quoted(value: object) -> str:

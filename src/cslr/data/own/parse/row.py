@@ -28,24 +28,24 @@ class OwnRow:
     test: bool
 
 
-def parse_row(row: Raw, known: Known) -> OwnRow | Problem:
+def parse_row(row: Raw, declared: Known) -> OwnRow | Problem:
     """The row, or the first problem with it."""
     try:
-        return _row(row, known)
+        return _row(row, declared)
     except Unfit as unfit:
         return Problem(row.line, unfit.kind, unfit.what)
 
 
-def _row(row: Raw, known: Known) -> OwnRow:
-    test = _is_test(row, known)
-    task = _task(row, known)
-    text, answer = parse_answer(row, known, known.tasks[task])
-    client, person = _client(row, known, test), _person(row, known)
+def _row(row: Raw, declared: Known) -> OwnRow:
+    test = _is_test(row, declared)
+    task = _task(row, declared)
+    text, answer = parse_answer(row, declared, declared.tasks[task])
+    client, person = _client(row, declared, test), _person(row, declared)
     return OwnRow(row.line, text, answer, task, client, person, test)
 
 
-def _is_test(row: Raw, known: Known) -> bool:
-    column = known.declaration.columns.split
+def _is_test(row: Raw, declared: Known) -> bool:
+    column = declared.declaration.columns.split
     if column is None:
         return False
     name = name_in(row, column).lower()
@@ -54,20 +54,20 @@ def _is_test(row: Raw, known: Known) -> bool:
     return name == "test"
 
 
-def _task(row: Raw, known: Known) -> int:
-    column = known.declaration.columns.task
+def _task(row: Raw, declared: Known) -> int:
+    column = declared.declaration.columns.task
     if column is None:
         return 0
     name = name_in(row, column)
-    number = known.task_numbers.get(name)
+    number = declared.task_numbers.get(name)
     if number is None:
         raise Unfit("undeclared task", f"task {quoted(name)} is not declared")
     return number
 
 
-def _client(row: Raw, known: Known, test: bool) -> str:
+def _client(row: Raw, declared: Known, test: bool) -> str:
     """The client that holds the row. Test rows may have none: they are for evaluation only."""
-    column = known.declaration.columns.client
+    column = declared.declaration.columns.client
     if test and not has(row, column):
         return ""
     name = unicodedata.normalize("NFC", name_in(row, column))
@@ -78,8 +78,8 @@ def _client(row: Raw, known: Known, test: bool) -> str:
     return name
 
 
-def _person(row: Raw, known: Known) -> str:
-    column = known.declaration.columns.person
+def _person(row: Raw, declared: Known) -> str:
+    column = declared.declaration.columns.person
     if column is None:
         return ""
     name = unicodedata.normalize("NFC", name_in(row, column))

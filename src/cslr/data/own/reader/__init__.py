@@ -1,1 +1,1 @@
-"""The rows of a file, one at a time, as they stand in it."""
+"""Reading the rows of a file, one at a time."""

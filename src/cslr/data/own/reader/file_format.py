@@ -1,4 +1,4 @@
-"""What kind of file holds the rows: told by its name."""
+"""The format of a data file, by its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 from cslr.errors import DataError
 
-__all__ = ["Format", "counted", "format_of", "is_gzip", "place", "stem_of"]
+__all__ = ["Format", "counted", "format_of", "is_gzip", "position", "stem_of"]
 
 Format = Literal["csv", "jsonl", "parquet", "conll"]
 
@@ -15,14 +15,15 @@ _GZIP: Final = ".gz"
 
 
 def format_of(path: Path) -> Format:
-    """By the last ending but ``.gz``; Parquet compresses by itself and is never gzipped."""
+    """By the last suffix other than ``.gz``; Parquet has its own compression and no ``.gz``."""
     ending = _plain(path).suffix.removeprefix(".").lower()
-    for known in get_args(Format):
-        if ending == known and not (known == "parquet" and is_gzip(path)):
-            return known  # type: ignore[no-any-return]
+    ending = "csv" if ending == "tsv" else ending  # the header shows its delimiter
+    for name in get_args(Format):
+        if ending == name and not (name == "parquet" and is_gzip(path)):
+            return name  # type: ignore[no-any-return]
     raise DataError(
-        f"{path}: unsupported file name extension; use .csv, .jsonl, .conll (each also with "
-        ".gz) or .parquet"
+        f"{path}: unsupported file name extension; use .csv, .tsv, .jsonl, .conll (each also "
+        "with .gz) or .parquet"
     )
 
 
@@ -36,13 +37,13 @@ def stem_of(path: Path) -> str:
     return _plain(path).stem
 
 
-def place(path: Path, number: int) -> str:
-    """Where a row stands, for messages."""
+def position(path: Path, number: int) -> str:
+    """The position of a row, for messages."""
     return f"{path}, {counted(path)} {number}"
 
 
 def counted(path: Path) -> str:
-    """What is counted in a file: Parquet has no lines, so its rows are."""
+    """The unit of positions: lines, or rows for Parquet."""
     return "row" if path.suffix.lower() == ".parquet" else "line"
 
 

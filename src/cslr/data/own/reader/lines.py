@@ -1,4 +1,4 @@
-"""The lines of a text file, plain or gzipped, as they are: told, not raised, where one is damaged.
+"""The lines of a text file, plain or gzipped; a damaged line is reported, not raised.
 
 Bytes are read up to a bound, so that a line of any length costs no more memory than a usual one.
 """

@@ -1,4 +1,4 @@
-"""A row as a file has it: the line it stands on and its cells by column name."""
+"""A row of a file: line number, and cells by column name."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cslr.data.own.parse.problems import quoted
-from cslr.data.own.reader.file_format import place
+from cslr.data.own.reader.file_format import position
 from cslr.errors import DataError
 
 __all__ = ["Raw", "check_columns"]
 
 
 class Raw(NamedTuple):
-    """Not yet looked at: a cell may be anything the format can hold."""
+    """Not validated: a cell may be anything that the format allows."""
 
     line: int
     cells: Mapping[str, object]
 
 
 def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) -> None:
-    """A header no row can be read under is refused at once, whatever is done with bad rows."""
-    where = place(path, 1)
+    """Raise an error if the header lacks a required column, even if bad rows are skipped."""
+    where = position(path, 1)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(

@@ -1,4 +1,4 @@
-"""The rows of a file of any known format, one at a time and not yet looked at."""
+"""The unvalidated rows of a file of any supported format, one at a time."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+"""One release over N simulated clients, generated batch by batch: time and peak memory.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/scale.py --clients 1000000
+
+Prints one JSON object. Clients have 5 rows each of 4 labels in 384 dimensions; all of them take
+part, and their sum is released with the noise that ε = 4 needs. ``error`` is the distance of the
+released means from the true ones, as a share of the distance between labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from cslr.federation.streamed_cohort import StreamedCohort
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.plan import Budget, calibrate
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.clip_bound import with_bound
+from cslr.protocol.ports import Examples
+from cslr.protocol.public_space import build_space, declare_modes
+from cslr.protocol.round import Session
+from cslr.protocol.step1_list import ListLearner
+from cslr.protocol.targets import Family
+from cslr.seeding import Seeds
+
+DIMENSION, LABELS, ROWS, BATCH = 384, 4, 5, 64
+
+
+class NoKeep:
+    """Keeps nothing: a release is made once."""
+
+    def load(self, label: str) -> None:
+        """Nothing was kept."""
+        return
+
+    def save(self, label: str, vector: np.ndarray) -> None:
+        """Nothing is kept."""
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Rows (n, d) of length one."""
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def agreed(seeds: Seeds, clients: int) -> tuple[Agreement, np.ndarray]:
+    """What clients are told, and the true centre (LABELS, d) of each label."""
+    rng = seeds.at("world")
+    spread = np.linspace(1.0, 0.05, DIMENSION)
+    public = unit(rng.standard_normal((2000, DIMENSION)) * spread)
+    texts = unit(rng.standard_normal((LABELS, DIMENSION)) * spread)
+    truth = unit(texts + 0.4 * unit(rng.standard_normal((LABELS, DIMENSION)) * spread))
+    space = build_space(public, "synthetic", DIMENSION, 50, seeds.at("space"))
+    modes = declare_modes(space, public, texts, 1, "labels", seeds.at("modes"))
+    learner, family = ListLearner(), Family("classification", LABELS)
+    told = Agreement(space, modes, learner, "signature", "shared", seeds.seed, clients, family)
+    return with_bound(told, public, LABELS), truth
+
+
+def batches(clients: int, truth: np.ndarray, seeds: Seeds) -> Iterator[Examples]:
+    """Clients with ROWS rows each around the true centres, BATCH at a time."""
+    for begin in range(0, clients, BATCH):
+        rng = seeds.at("batch", begin)
+        count = min(BATCH, clients - begin)
+        labels = rng.integers(LABELS, size=(count, ROWS))
+        noise = rng.standard_normal((count, ROWS, DIMENSION), dtype=np.float32)
+        z = truth.astype(np.float32)[labels] + 0.03 * noise
+        mask = np.ones((count, ROWS), dtype=np.bool_)
+        yield Examples(z, labels, mask, tuple(range(begin, begin + count)))
+
+
+def main() -> None:
+    """Measure one release."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=10_000)
+    clients = parser.parse_args().clients
+    seeds = Seeds(101)
+    agreement, truth = agreed(seeds, clients)
+    budget = Budget(4.0)
+    ledger = Ledger.in_memory(Federation("scale", budget, "simulated"), SeededKeys(seeds))
+    session = Session(agreement, calibrate(budget, 1), ledger, NoKeep())
+    cohort = StreamedCohort(lambda: batches(clients, truth, seeds))
+    begun, spent = time.perf_counter(), time.process_time()
+    session.release(0, tuple(range(LABELS)), cohort)
+    took, spent = time.perf_counter() - begun, time.process_time() - spent
+    replay = session.replay()
+    true = agreement.space.into(truth)
+    error = np.linalg.norm(replay.mean - true, axis=1).mean()
+    between = np.linalg.norm(true[:, None] - true, axis=-1)[np.triu_indices(LABELS, 1)].mean()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures = {"clients": clients, "seconds": took, "cpu_seconds": spent, "peak_mb": peak}
+    print(json.dumps({**figures, "error": float(error / between)}))
+
+
+if __name__ == "__main__":
+    main()

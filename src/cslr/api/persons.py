@@ -1,0 +1,111 @@
+"""The people of ``learn``: who they are, how many are registered, how many clients hold one.
+
+Where a person is the unit of privacy, numbers of people and of clients a person may be with are
+declared and never counted from rows, and a person's address follows from the names of client and
+person alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cslr.api.array_likes import names_of
+from cslr.arrays import IntArray
+from cslr.data.own.people import person_address
+from cslr.errors import ConfigError, DataError
+from cslr.privacy.plan import Unit
+
+__all__ = ["DeclaredPeople", "PeopleOfRows", "people_of_rows"]
+
+
+@dataclass(frozen=True)
+class DeclaredPeople:
+    """PUBLIC. What ``learn`` was told about its unit of privacy."""
+
+    unit: Unit = "client"
+    registered: int | None = None
+    """All people that may contribute, with rows or without."""
+    clients_per_person: int = 1
+    """The most clients that hold rows of one person."""
+    rows_per_person: int = 1
+    """Rows that a person is expected to have of one task."""
+
+    def check(self, people: Any) -> None:
+        """Refuse people without the unit person, and the unit without people."""
+        if self.unit not in ("client", "person"):
+            raise ConfigError(f"unit must be 'client' or 'person', not {self.unit!r}")
+        if min(self.clients_per_person, self.rows_per_person) < 1:
+            raise ConfigError("clients_per_person and rows_per_person must be at least 1")
+        if self.unit == "person" and people is None:
+            raise DataError(
+                "people is missing: unit='person' hides one person inside a client, so each row "
+                "needs the person it is about. Give people=[...], or unit='client'"
+            )
+        if self.unit == "client" and (people is not None or self != DeclaredPeople()):
+            raise ConfigError(
+                "people, registered_people, clients_per_person and rows_per_person are for "
+                "unit='person'; say so, or leave them out"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PeopleOfRows:
+    """PRIVATE, but for the registered number."""
+
+    units: IntArray  # (n,) the number of each row's person inside its client
+    ids: IntArray  # (u,) their addresses
+    registered: int
+
+
+def people_of_rows(
+    people: Any, clients: Sequence[str], declared: DeclaredPeople, simulate: bool
+) -> PeopleOfRows:
+    """The people inside clients, as units of privacy.
+
+    Guarantee: with ``clients_per_person`` = k no person occurs in more than k clients, so its rows
+    move a sum of contributions clipped to S / k each by at most S.
+    """
+    names = names_of(people, "people", len(clients))
+    held = sorted(set(zip(clients, names, strict=True)))
+    places = {each: place for place, each in enumerate(held)}
+    _check_clients(held, declared.clients_per_person)
+    units = [places[each] for each in zip(clients, names, strict=True)]
+    return PeopleOfRows(
+        np.array(units, dtype=np.int64),
+        np.array([person_address(*each) for each in held], dtype=np.int64),
+        _registered(declared, len(set(names)), simulate),
+    )
+
+
+def _check_clients(held: Sequence[tuple[str, str]], most: int) -> None:
+    """Refuse a person with more clients than are declared: clipping would not protect it."""
+    found: dict[str, list[str]] = {}
+    for client, person in held:
+        found.setdefault(person, []).append(client)
+    for person, clients in found.items():
+        if len(clients) > most:
+            raise DataError(
+                f"people: {person!r} has rows in {len(clients)} clients "
+                f"({', '.join(map(repr, clients[:3]))}), but clients_per_person={most}; correct "
+                "the rows, or declare the most clients that a person can be with"
+            )
+
+
+def _registered(declared: DeclaredPeople, found: int, simulate: bool) -> int:
+    if declared.registered is None:
+        if simulate:
+            return found
+        raise DataError(
+            "registered_people is missing: where privacy is enforced the number of people is "
+            "declared and not counted from rows. Give registered_people=N, all that may contribute"
+        )
+    if declared.registered < found:
+        raise DataError(
+            f"people: {found} of them have rows, but registered_people={declared.registered}; "
+            "correct it, the number of all that may contribute"
+        )
+    return int(declared.registered)

@@ -1,0 +1,249 @@
+"""`cslr federation`: found a federation across machines, join it, run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cslr.errors import ConfigError
+
+__all__ = ["federation_app"]
+
+federation_app = typer.Typer(
+    help="Learn across machines, over Flower, with a secure sum and noise from the nodes.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+_Folder = Annotated[Path, typer.Argument(help="The federation's folder on its server.")]
+_Members = Annotated[int, typer.Option("--nodes", help="How many nodes take part, at least 3.")]
+_Seconds = Annotated[float, typer.Option(help="Deadline of one exchange, in seconds.")]
+
+
+@federation_app.callback()
+def _needs_flower() -> None:
+    if find_spec("flwr") is None:
+        raise ConfigError("`cslr federation` needs an extra: pip install 'cslr[flower]'")
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+
+
+def _until_ended() -> None:
+    """A polite end is an end like Ctrl-C: everything that was started ends, too."""
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+
+
+@federation_app.command("init")
+def init_command(
+    folder: _Folder,
+    nodes: _Members = 5,
+    stream: Annotated[str | None, typer.Option(help="An embedded stream to share out.")] = None,
+    declaration: Annotated[
+        Path | None, typer.Option(help="What is declared about the rows that nodes hold.")
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(help="Only the first tasks of a stream.")] = None,
+    host: Annotated[str, typer.Option(help="Where nodes reach this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the SuperLink.")] = 9092,
+    epsilon: Annotated[float, typer.Option(help="ε that every unit is promised.")] = 8.0,
+    delta: Annotated[float, typer.Option(help="δ of the promise.")] = 1e-5,
+    unit: Annotated[
+        Literal["client", "person"], typer.Option(help="Whom ε hides: a node, or a person in it.")
+    ] = "person",
+    threshold: Annotated[int | None, typer.Option(help="t: fewest survivors.")] = None,
+    colluders: Annotated[int | None, typer.Option(help="c: nodes that may collude.")] = None,
+    spare: Annotated[int, typer.Option(help="Sessions that may be repeated.")] = 1,
+    encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
+    seed: Annotated[int, typer.Option(help="Of anchors and heads; protects nothing.")] = 13,
+) -> None:
+    """Found a federation: certificates, plan, agreement, and the offer that nodes are given."""
+    from cslr.federation.parties.charter import fingerprint
+    from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
+    from cslr.runs.deployment.server_machine import make_server_keys
+    from cslr.runs.deployment.serving import Served
+    from cslr.runs.deployment.source import source_of_declaration, source_of_stream
+
+    if (folder / "offer").exists():
+        raise ConfigError(f"{folder} is a federation already; choose another folder")
+    if declaration is not None:
+        source = source_of_declaration(declaration, encoder, seed)
+        declared = source.declared()
+        if declared is not None:
+            epsilon, delta = declared.privacy.epsilon, declared.privacy.delta
+            unit, nodes = declared.privacy.unit, declared.clients
+    else:
+        source = source_of_stream(stream or "clinic", tasks, encoder, seed)
+    c = colluders or usual_colluders(nodes)
+    t = threshold or usual_threshold(nodes, c)
+    name = (declaration.name if declaration is not None else stream or "clinic").split(".")[0]
+    wanted = Wanted(name, source, nodes, t, c, spare, epsilon, delta, unit)
+    founded = found(wanted)
+    founded.save(folder / "offer")
+    (folder / "members").mkdir()
+    make_server_keys(Served(folder), host, port)
+    charter = founded.charter
+    typer.echo(
+        f"{charter.name}: n = {nodes}, t = {t}, c = {c}, one {unit} hidden with ε = {epsilon:g}, "
+        f"σ = {charter.noise:.3f}\n"
+        f"charter      {fingerprint(charter.canonical())}\n"
+        f"Give {folder / 'offer'} to every node. Put the files that come back into "
+        f"{folder / 'members'}, then: cslr federation serve {folder}"
+    )
+
+
+@federation_app.command("join")
+def join_command(
+    folder: Annotated[Path, typer.Argument(help="The node's own folder.")],
+    offer: Annotated[Path | None, typer.Option(help="The offer that the server gave.")] = None,
+    name: Annotated[str | None, typer.Option(help="The node's name.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The node's own rows.")] = None,
+    part: Annotated[int | None, typer.Option(help="Part of an embedded stream, from 0.")] = None,
+    sessions: Annotated[
+        int | None, typer.Option(help="Masked vectors that may ever leave this node.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Build the agreement anew, and compare.")
+    ] = False,
+    roster: Annotated[Path | None, typer.Option(help="Pin the members of this file.")] = None,
+) -> None:
+    """Join: make keys on this machine and pin the offer; later, pin the roster."""
+    from cslr.federation.parties.charter import Roster, fingerprint, read_model
+    from cslr.runs.deployment.joining import pin_roster, read_offer, verify_agreement
+    from cslr.runs.deployment.node_machine import join_machine
+
+    if roster is not None:
+        mark = pin_roster(folder, read_model(roster, Roster))
+        typer.echo(
+            f"roster       {mark}\nCompare it with the other members, then: "
+            f"cslr federation node {folder}"
+        )
+        return
+    if offer is None or name is None or (data is None) == (part is None):
+        raise ConfigError("give --offer, --name and either --data FILE or --part N; or --roster")
+    if verify:
+        verify_agreement(read_offer(offer))
+    rows: dict[str, str | int] = {"part": part} if part is not None else {}
+    if data is not None:
+        rows = {"data": str(data.resolve())}
+    made = join_machine(offer, folder, name, rows, sessions)
+    typer.echo(
+        f"identity     {fingerprint(made.member.key)}\n"
+        f"Send {folder / f'{name}.member.json'} to the server, and read the line above to its "
+        "operator over another channel."
+    )
+
+
+@federation_app.command("serve")
+def serve_command(folder: _Folder) -> None:
+    """Run the SuperLink until Ctrl-C or `cslr federation down`."""
+    from cslr.federation.parties.charter import fingerprint
+    from cslr.runs.deployment.server_machine import admit, serve
+    from cslr.runs.deployment.serving import Served
+
+    _until_ended()
+    served = Served(folder)
+    roster = admit(served)
+    typer.echo(f"roster       {fingerprint(roster.canonical())}  ({folder / 'offer/roster.json'})")
+    serve(served, lambda: True, typer.echo)
+
+
+@federation_app.command("node")
+def node_command(
+    folder: Annotated[Path, typer.Argument(help="The node's own folder.")],
+) -> None:
+    """Answer the server until Ctrl-C, with the cslr installed on this machine."""
+    from cslr.runs.deployment.node_machine import run_node
+
+    _until_ended()
+    run_node(folder, lambda: True, typer.echo)
+
+
+@federation_app.command("run")
+def run_federation_command(
+    folder: _Folder,
+    seconds: _Seconds = 120.0,
+    present: Annotated[
+        int | None, typer.Option(help="Begin when so many nodes are there; default: all.")
+    ] = None,
+) -> None:
+    """Learn every task that was not released yet, and send the result to the nodes."""
+    from cslr.runs.deployment.server_machine import run_server
+    from cslr.runs.deployment.serving import Served
+
+    _until_ended()
+    served = Served(folder)
+    run_server(served, served.status(typer.echo), seconds, present)
+    typer.echo(f"done: cslr predict {served.run} TEXT")
+
+
+@federation_app.command("status")
+def status_command(
+    folder: _Folder,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """What is going on, and what was spent."""
+    path = folder / "status.json"
+    if not path.is_file():
+        raise ConfigError(f"{folder} has no run yet; start one with `cslr federation run {folder}`")
+    state = json.loads(path.read_bytes())
+    if as_json:
+        typer.echo(json.dumps(state))
+        return
+    typer.echo(f"phase    {state.get('phase')}  {state.get('release', '')}")
+    typer.echo(f"nodes    {', '.join(state.get('members', []))}")
+    typer.echo(f"tasks    {state.get('tasks', 0)}")
+    for who, epsilon in state.get("epsilon", {}).items():
+        shown = "∞" if epsilon is None else f"{epsilon:.3f}"
+        typer.echo(f"ε        {shown} against {who}")
+
+
+@federation_app.command("down")
+def down_command(folder: _Folder) -> None:
+    """End the SuperLink that `cslr federation serve` runs for this folder."""
+    path = folder / "server" / "serve.pid"
+    if not path.is_file():
+        typer.echo("nothing is running")
+        return
+    try:
+        os.kill(int(path.read_text()), signal.SIGTERM)
+    except ProcessLookupError:
+        path.unlink(missing_ok=True)
+    typer.echo("ended")
+
+
+@federation_app.command("try")
+def try_command(
+    nodes: _Members = 5,
+    stream: Annotated[str, typer.Option(help="clinic, desk or ward.")] = "clinic",
+    tasks: Annotated[int | None, typer.Option(help="Only the first tasks.")] = None,
+    epsilon: Annotated[float, typer.Option(help="ε that every person is promised.")] = 8.0,
+    seconds: _Seconds = 120.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
+    ] = None,
+) -> None:
+    """Do it all on this machine, each party a process of its own; nothing is left running."""
+    from cslr.federation.flower.processes import free_port
+    from cslr.runs.deployment.founding import Wanted, usual_colluders, usual_threshold
+    from cslr.runs.deployment.source import source_of_stream
+    from cslr.runs.deployment.trial import prepare_trial, try_federation
+
+    _until_ended()
+    source = source_of_stream(stream, tasks, "minilm", 13)
+    c = usual_colluders(nodes)
+    sizes = (nodes, usual_threshold(nodes, c), c, 1)
+    wanted = Wanted(stream, source, *sizes, epsilon, 1e-5, "person")
+    with tempfile.TemporaryDirectory(prefix="cslr-try-") as place:
+        served = prepare_trial(folder or Path(place) / "federation", wanted, free_port())
+        typer.echo(f"founded {stream} with {nodes} nodes under {served.path}")
+        try_federation(served, seconds, typer.echo)
+        status_command(served.path)

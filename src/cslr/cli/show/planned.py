@@ -1,0 +1,117 @@
+"""A plan on the terminal: its noise, what it costs, what it releases, what to expect."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from cslr.methods.outlook import Outlook
+from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
+from cslr.privacy.forecast import forecast
+
+__all__ = ["outlook_values", "print_outlook"]
+
+_UNITS = {"client": "clients", "person": "people"}
+
+
+def outlook_values(outlook: Outlook) -> dict[str, Any]:
+    """The same as one JSON object; it has no ∞, so null stands for it."""
+    plan, told = outlook.plan, outlook.federation
+    costs = {who: _finite(plan.epsilon(who)) for who in ADVERSARIES}
+    return {
+        "sigma": plan.sigma or plan.head_sigma,
+        "releases": plan.releases,
+        "cap": plan.cap,
+        "delta": plan.budget.delta,
+        "unit": plan.budget.unit,
+        "units": told.units,
+        "epsilon": {"replay": costs, "end_to_end": costs},
+        "replace_one_epsilon": _finite(_replaced(outlook)),
+        "signal_to_noise": _finite(_ratio(outlook)),
+        "speakers_per_task": outlook.speakers,
+        "messages_per_task": outlook.messages,
+        "head": "rounds" if outlook.rounds else "released",
+        "resolution": outlook.resolution.facts(),
+        "released": outlook.releases(),
+        "share_of_gap": outlook.share,
+        "suggested_cap": outlook.best_cap,
+        "caps": [vars(each) for each in outlook.caps],
+        "advice": outlook.verdict(),
+    }
+
+
+def print_outlook(outlook: Outlook, console: Console) -> None:
+    """Noise and cost first, then what is released, then what a cap buys."""
+    plan, told = outlook.plan, outlook.federation
+    unit, units = plan.budget.unit, _UNITS[plan.budget.unit]
+    sigma = _number(plan.sigma or plan.head_sigma)
+    console.print(
+        f"\nNoise multiplier [bold]σ = {sigma}[/bold] for each of {len(plan.charges())} releases; "
+        f"a {unit} contributes to at most {plan.cap} of {plan.releases} tasks."
+    )
+    console.print(_costs(outlook))
+    console.print(
+        "With replace-one adjacency instead of zero-out, the same noise gives ε = "
+        f"{_number(_replaced(outlook))} (roster)."
+    )
+    console.print(
+        f"{told.units:,} {units}, ε = {plan.budget.epsilon:g} for a {unit}: about "
+        f"{outlook.speakers:,.0f} speak about each task; {outlook.releases()}."
+    )
+    console.print(
+        f"Forecast signal-to-noise ratio of a task's modes: [bold]{_ratio(outlook):.2g}[/bold]"
+    )
+    console.print(outlook.verdict())
+    if len(outlook.caps) > 1:
+        console.print(_caps(outlook))
+        if outlook.best_cap != plan.cap:
+            console.print(f"Suggested: --cap {outlook.best_cap}.")
+
+
+def _costs(outlook: Outlook) -> Table:
+    plan = outlook.plan
+    level = "User-level ε" if plan.budget.unit == "client" else "ε of one person"
+    table = Table(title=f"{level} at δ = {plan.budget.delta:g}", title_justify="left")
+    table.add_column("scope")
+    for who in ADVERSARIES:
+        table.add_column(who, justify="right")
+    # The head learns from what is released alone, so both scopes cost the same.
+    for scope in ("replay", "end to end (head on released replay)"):
+        table.add_row(scope, *[_number(plan.epsilon(who)) for who in ADVERSARIES])
+    return table
+
+
+def _caps(outlook: Outlook) -> Table:
+    """What other caps would buy."""
+    unit = outlook.plan.budget.unit
+    table = Table(title=f"Caps, ε for a {unit} unchanged", title_justify="left")
+    for column in ("cap", "σ", "speakers a task", "of the gap"):
+        table.add_column(column, justify="right")
+    for each in outlook.caps:
+        row = (str(each.cap), _number(each.sigma), f"{each.speakers:,.0f}", f"{each.share:.0%}")
+        table.add_row(*row)
+    return table
+
+
+def _ratio(outlook: Outlook) -> float:
+    told = outlook.federation
+    modes = told.dimension * told.sub_modes * told.labels_per_task
+    return forecast(outlook.plan, round(outlook.speakers), modes).signal_to_noise
+
+
+def _replaced(outlook: Outlook) -> float:
+    plan = outlook.plan
+    return replace_one_epsilon(plan.charges(), plan.budget.delta, cap=plan.cap)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return "∞" if math.isinf(value) else f"{value:.4g}"

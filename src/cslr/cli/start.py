@@ -1,0 +1,16 @@
+"""The program's entry: an interruption while modules are being loaded is no traceback either."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Load the command line and run it."""
+    try:
+        from cslr.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()

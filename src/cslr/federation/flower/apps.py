@@ -1,0 +1,74 @@
+"""Flower's two apps: they carry bytes between ``Node.answer`` and a ``Transport``.
+
+Nothing is read from a run's configuration, which the server sets. An error leaves a node as a fixed
+code without text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from cslr.errors import MalformedMessage
+from cslr.federation.parties.node import ROUTES
+from cslr.federation.parties.refusals import code_of
+
+__all__ = ["CODES_FROM", "body_of", "client_app", "message_for", "server_app"]
+
+CODES_FROM: Final = 1000
+"""Our codes of refusals begin here; below are Flower's own."""
+
+
+def body_of(message: Message) -> bytes:
+    """The bytes that a message carries."""
+    try:
+        body = message.content["cslr"]["body"]
+    except (KeyError, TypeError, ValueError):
+        body = None
+    if not isinstance(body, bytes):
+        raise MalformedMessage("the message carries no bytes under cslr/body")
+    return body
+
+
+def message_for(node: int, route: str, body: bytes, seconds: float) -> Message:
+    """A question to a node; its deadline is its time to live."""
+    content = RecordDict({"cslr": ConfigRecord({"body": body})})
+    return Message(content, dst_node_id=node, message_type=f"query.{route}", ttl=seconds)
+
+
+def client_app(
+    answer: Callable[[str, bytes], bytes], log: Callable[[str], None] = lambda line: None
+) -> ClientApp:
+    """A ClientApp that answers with ``answer(route, body)``."""
+    app = ClientApp()
+
+    def register(route: str) -> None:
+        @app.query(route)
+        def handle(message: Message, context: Context) -> Message:
+            try:
+                body = answer(route, body_of(message))
+            except Exception as error:  # whatever it is, its text stays here
+                log(f"{route}: {type(error).__name__}: {error}")
+                return Message(Error(CODES_FROM + code_of(error), ""), reply_to=message)
+            log(f"{route}: answered with {len(body)} bytes")
+            content = RecordDict({"cslr": ConfigRecord({"body": body})})
+            return Message(content, reply_to=message)
+
+    for route in ROUTES:
+        register(route)
+    return app
+
+
+def server_app(main: Callable[[Grid], None]) -> ServerApp:
+    """A ServerApp that runs ``main`` with the grid."""
+    app = ServerApp()
+
+    @app.main()
+    def run(grid: Grid, context: Context) -> None:
+        main(grid)
+
+    return app

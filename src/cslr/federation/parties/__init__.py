@@ -1,0 +1,14 @@
+"""A federation across machines, without its network: what a node and a server do with messages.
+
+    charter      what all parties agreed on, one file that every node pins
+    question     the agreement and a question as bytes
+    node         answers the questions of a round from its own files, and refuses by name
+    node_files   what a node keeps on disk
+    proof        how a node shows which member it is
+    result_files what nodes get back, as files by name
+    refusals     the fixed codes that a node answers errors with
+    coordinator  the server's side: sessions of the secure sum over any transport
+    remote       the coordinator as a cohort of the protocol
+
+``federation.flower`` carries these messages between machines; tests carry them in one process.
+"""

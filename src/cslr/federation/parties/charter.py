@@ -1,0 +1,173 @@
+"""What all parties of a federation agreed on before the first message. All of it is PUBLIC.
+
+A node keeps a copy in a file of its own and compares what the server asks with it. Every signature
+and every mask depends on its digest, so two parties with different charters cannot add up anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from cslr.config import mistakes
+from cslr.errors import ConfigError
+from cslr.files import write_atomic
+from cslr.privacy.client_noise import ClientNoise
+from cslr.privacy.ledger.book import Federation
+from cslr.privacy.plan import Budget, Plan, Unit, calibrate
+from cslr.privacy.secure_sum import SumTerms
+from cslr.protocol.targets import FamilyName
+
+__all__ = ["Charter", "CharterTask", "Member", "Roster", "fingerprint", "read_model"]
+
+_Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
+M = TypeVar("M", bound=BaseModel)
+_Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Public(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def canonical(self) -> bytes:
+        """One spelling of the same content."""
+        plain = self.model_dump(mode="json")
+        return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+    def save(self, path: Path) -> None:
+        """Write it for people and programs."""
+        plain = self.model_dump(mode="json")
+        write_atomic(path, json.dumps(plain, indent=2).encode() + b"\n")
+
+
+class CharterTask(_Public):
+    """A task and its labels, by number."""
+
+    name: str
+    labels: tuple[int, ...] = Field(min_length=1)
+
+
+class Member(_Public):
+    """A node, by its name and the Ed25519 key that signs its answers."""
+
+    name: _Slug
+    identity: _Digest
+
+    @property
+    def key(self) -> bytes:
+        """32 bytes."""
+        return bytes.fromhex(self.identity)
+
+
+class Charter(_Public):
+    """The fixed promises and sizes of a federation."""
+
+    version: Literal[1] = 1
+    name: _Slug
+    family: FamilyName
+    labels: tuple[str, ...] = Field(min_length=1)
+    tasks: tuple[CharterTask, ...] = Field(min_length=1)
+    encoder: str
+    """The id of the encoder that every node runs."""
+    agreement: _Digest
+    """SHA-256 of the agreement's bytes."""
+    declaration: _Digest
+    """SHA-256 of what is declared about rows, so of what the agreement was made from."""
+    unit: Unit
+    epsilon: float = Field(gt=0, allow_inf_nan=False)
+    delta: float = Field(gt=0, lt=1)
+    cap: int = Field(ge=1)
+    """The most tasks a unit contributes to."""
+    units: int = Field(ge=1)
+    """Registered units of all nodes: people, or the nodes themselves."""
+    members: int = Field(ge=3)  # n
+    threshold: int  # t
+    colluders: int  # c
+    spare: int = Field(ge=0)
+    """Sessions that may end without a sum; the budget has room for their repetition."""
+    coordinates: int = Field(ge=1)  # D
+    noise: float = Field(gt=0, allow_inf_nan=False)
+    """The noise multiplier σ of a release, as calibrated."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything here."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan that all parties have, with the charter's σ.
+
+        Refused if σ is less than the promised ε asks for: σ is an output, also here.
+        """
+        shares = ClientNoise(
+            self.members, self.threshold, self.colluders, self.coordinates, self.spare
+        )
+        budget = Budget(self.epsilon, self.delta, unit=self.unit)
+        least = calibrate(budget, len(self.tasks), cap=self.cap, clients=shares)
+        if least.unit is None or self.noise < least.unit * (1 - 1e-6):
+            raise ConfigError(
+                f"the charter of {self.name!r} has noise = {self.noise:g}, but epsilon = "
+                f"{self.epsilon:g} needs {least.unit:g}; ask the server for a corrected one"
+            )
+        return Plan(budget, len(self.tasks), 1.0, self.cap, self.noise, clients=shares)
+
+    @property
+    def federation(self) -> Federation:
+        """As ledgers know it."""
+        return Federation(self.name, self.plan.budget, "enforced")
+
+    def labels_of(self, task: int) -> tuple[int, ...]:
+        """The labels of a task; refused if there is no such task."""
+        if not 0 <= task < len(self.tasks):
+            raise ConfigError(f"task {task} is not one of the {len(self.tasks)} agreed on")
+        return self.tasks[task].labels
+
+
+class Roster(_Public):
+    """The members of a federation, in the order of their numbers."""
+
+    charter: _Digest
+    members: tuple[Member, ...]
+
+    @classmethod
+    def of(cls, charter: Charter, members: tuple[Member, ...]) -> Self:
+        """Members sorted by name; refused if they are not as many as the charter says."""
+        names = [member.name for member in members]
+        if len(members) != charter.members or len(set(names)) != len(names):
+            raise ConfigError(
+                f"{charter.name!r} has {charter.members} members with different names, not "
+                f"{len(members)} ({', '.join(sorted(names)) or 'none'})"
+            )
+        return cls(charter=charter.digest, members=tuple(sorted(members, key=lambda m: m.name)))
+
+    def terms(self, charter: Charter) -> SumTerms:
+        """The terms of the secure sum; refused if the roster belongs to another charter."""
+        if self.charter != charter.digest:
+            raise ConfigError(
+                f"the roster belongs to another charter than that of {charter.name!r}; ask the "
+                "server for both files anew and compare their fingerprints"
+            )
+        keys = tuple(member.key for member in self.members)
+        name = f"{charter.name} {charter.digest}"
+        return SumTerms(name, keys, charter.threshold, charter.colluders)
+
+
+def fingerprint(content: bytes) -> str:
+    """Twenty hexadecimal digits in groups of four, to be compared by reading them aloud."""
+    digits = hashlib.sha256(content).hexdigest()[:20]
+    return " ".join(digits[i : i + 4] for i in range(0, 20, 4))
+
+
+def read_model(path: Path, model: type[M]) -> M:
+    """A file of one of these kinds; what is wrong with it is named."""
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path} could not be read: {error.strerror}") from None
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {mistakes(error, model)}") from None

@@ -1,0 +1,206 @@
+"""A node: it answers the questions of a round from its own files, and refuses by name.
+
+Whatever protects it is pinned in its own file. It charges its own ledger before a masked vector
+exists, remembers which tasks its units spoke about, and composes an answer once: the same request
+again gets the same bytes, after a restart too. With nothing to say it sends zeros and noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from cslr.errors import BadField, ConfigError, MessageTooLarge, OutOfTurn, TermsDiffer, WrongKind
+from cslr.federation.parties.node_files import NodeFiles, SavedAnswer
+from cslr.federation.parties.proof import prove
+from cslr.federation.parties.question import (
+    MOST_AGREEMENT,
+    MOST_QUESTION,
+    digest_of,
+    release_of,
+    unframed,
+    unpack_agreement,
+    unpack_question,
+)
+from cslr.federation.parties.result_files import unpack_result
+from cslr.federation.simulation import Population
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.cap_memory import CapMemory
+from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.mechanism import charge_share
+from cslr.privacy.secure_sum import SumClient
+from cslr.privacy.secure_sum.codec import SumLimits, decode, encode
+from cslr.privacy.secure_sum.messages import (
+    ConsentRequest,
+    Invitation,
+    MaskRequest,
+    Request,
+    ShareRequest,
+    UnmaskRequest,
+)
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.round import sum_ask
+
+__all__ = ["ROUTES", "Node"]
+
+ROUTES: Final = ("hello", "agreement", "keys", "shares", "mask", "consent", "unmask", "result")
+"""The kinds of question, in the order of a release."""
+_KINDS: Final[dict[str, type]] = {
+    "keys": Invitation,
+    "shares": ShareRequest,
+    "mask": MaskRequest,
+    "consent": ConsentRequest,
+    "unmask": UnmaskRequest,
+}
+
+
+class Node:
+    """One member of a federation. Open it with its folder; close it to give the ledger free."""
+
+    def __init__(self, files: NodeFiles, rows: Callable[[], Population]) -> None:
+        """rows: reads this node's own rows, embedded, one unit of privacy a client."""
+        self.files = files
+        self.pinned = files.pinned()
+        self.charter = self.pinned.charter
+        self.plan = self.charter.plan
+        if self.pinned.roster is None:
+            raise ConfigError(
+                f"{files.path} has no roster yet; when all members have joined, pin it with "
+                "`cslr federation join --roster FILE`"
+            )
+        self.terms = self.pinned.roster.terms(self.charter)
+        self._saved = files.saved()
+        self.client = SumClient(
+            self.terms, files.identity(), self.pinned.most_sessions, self._saved.state
+        )
+        keys = EphemeralKeys(files.path / "keys")
+        self.ledger = Ledger.at(files.path / "ledger.jsonl", self.charter.federation, keys)
+        self._read_rows = rows
+        self.on_result: Callable[[Path], None] = lambda model: None
+        """Told where the result of a task is, after it came."""
+
+    def close(self) -> None:
+        """Give the ledger free for another process."""
+        self.ledger.close()
+
+    @cached_property
+    def population(self) -> Population:
+        """This node's rows, read when they are first needed."""
+        return self._read_rows()
+
+    @cached_property
+    def _spoken(self) -> CapMemory:
+        return CapMemory.at(self.files.path / "spoken.json", begun=bool(self.ledger.charges))
+
+    @property
+    def agreement(self) -> Agreement:
+        """What was agreed on, once it came; its digest is the pinned one."""
+        if self._agreement is None:
+            raise OutOfTurn("the agreement has not been sent to this node")
+        return self._agreement
+
+    @cached_property
+    def _agreement(self) -> Agreement | None:
+        content = self.files.agreement(self.charter.agreement)
+        return None if content is None else unpack_agreement(content)
+
+    def answer(self, route: str, body: bytes) -> bytes:
+        """The answer to a question. A refusal leaves the node as it was."""
+        if route == "hello":
+            return prove(self.files.identity(), self.terms, self.client.number, body)
+        if route == "agreement":
+            return self._take_agreement(body)
+        if route == "result":
+            return self._take_result(body)
+        if route not in _KINDS:
+            raise WrongKind(f"there is no question {route!r}; known: {', '.join(ROUTES)}")
+        name = hashlib.sha256(route.encode() + b"\0" + body).digest()
+        if self._saved.answer and name == self._saved.request:
+            return self._saved.answer
+        return self._sum_answer(route, body, name)
+
+    # -- the secure sum --------------------------------------------------------------------------
+
+    def _sum_answer(self, route: str, body: bytes, name: bytes) -> bytes:
+        question, content = unframed(body) if route == "mask" else (b"", body)
+        request = self._decoded(route, content)
+        match request:
+            case Invitation():
+                answer = encode(self.client.join(request))
+            case ShareRequest():
+                answer = encode(self.client.share(request))
+            case MaskRequest():
+                return self._masked(question, request, name)
+            case ConsentRequest():
+                answer = encode(self.client.consent(request))
+            case UnmaskRequest():
+                answer = encode(self.client.unmask(request))
+        self._keep(name, answer)
+        return answer
+
+    def _masked(self, question: bytes, request: MaskRequest, name: bytes) -> bytes:
+        """What this node's units say, with its noise share, under masks; charged before."""
+        task, means = unpack_question(question, self.agreement, len(self.charter.tasks))
+        labels = self.charter.labels_of(task)
+        expected = len(self.agreement.request(task, labels).prototypes.mean)
+        if len(means) != expected:
+            raise BadField(f"task {task} has {expected} modes, not {len(means)}")
+        ask = sum_ask(self.agreement.request(task, labels, means))
+        sigma, size = self.plan.sigma, ask.request.layout.size
+        if sigma is None or size > self.charter.coordinates:
+            raise TermsDiffer(f"{size} coordinates; {self.charter.coordinates} were agreed")
+        release = release_of(ask, sigma)
+        self.client.check_mask(request, release)
+        self.ledger.fix_plan(self.plan, {"charter": self.charter.digest})
+        population = self.population
+        everybody = np.ones(population.count, dtype=np.bool_)
+        cohort = population.cohort(task, everybody, self.plan.cap, self._spoken, alone=True)
+        own = cohort.total(ask)
+        key = charge_share(own, self.plan.charge(ask.label, task), self.ledger)
+        answer = encode(self.client.mask(request, release, own, key))
+        self._keep(name, answer)
+        self.ledger.settle(ask.label, digest_of(answer))
+        return answer
+
+    def _decoded(self, route: str, content: bytes) -> Request:
+        limits = SumLimits(len(self.terms.identities), self.charter.coordinates)
+        request = decode(content, limits)
+        if not isinstance(request, _KINDS[route]):
+            raise WrongKind(f"a {type(request).__name__} is no question of kind {route!r}")
+        assert isinstance(
+            request, Invitation | ShareRequest | MaskRequest | ConsentRequest | UnmaskRequest
+        )
+        return request
+
+    def _keep(self, name: bytes, answer: bytes) -> None:
+        """State and answer are on disk before the answer leaves."""
+        saved = SavedAnswer(self.client.state(), name, answer)
+        self.files.save(saved)
+        self._saved = saved
+
+    # -- what is sent to nodes -------------------------------------------------------------------
+
+    def _take_agreement(self, body: bytes) -> bytes:
+        """Keep the agreement if it is the pinned one; an empty body asks whether it is here."""
+        if body:
+            if len(body) > MOST_AGREEMENT:
+                raise MessageTooLarge(f"{len(body)} bytes are more than {MOST_AGREEMENT}")
+            if digest_of(body) != self.charter.agreement:
+                raise TermsDiffer("the server sent another agreement than the pinned one")
+            unpack_agreement(body)
+            self.files.keep_agreement(body)
+            self.__dict__.pop("_agreement", None)
+        return b"\1" if self._agreement is not None else b"\0"
+
+    def _take_result(self, body: bytes) -> bytes:
+        """Keep what was released and learnt, for `cslr predict`."""
+        if len(body) > MOST_AGREEMENT + MOST_QUESTION:
+            raise MessageTooLarge(f"{len(body)} bytes are more than a result may have")
+        self.files.keep_result(unpack_result(body))
+        self.on_result(self.files.model)
+        return b"\1"

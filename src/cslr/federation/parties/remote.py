@@ -1,0 +1,76 @@
+"""Clients on other machines, as the protocol may ask them: only noised sums, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from cslr.arrays import BoolArray
+from cslr.errors import PrivacyError
+from cslr.federation.parties.charter import Charter
+from cslr.federation.parties.coordinator import Coordinator
+from cslr.federation.parties.question import pack_question, release_of
+from cslr.privacy.accounting import Charge
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.cap_memory import CapMemory
+from cslr.privacy.values import Bounded, Noised, Summed
+from cslr.protocol.ports import Ask
+from cslr.protocol.ports import Request as TaskRequest
+
+__all__ = ["RemoteClients", "RemoteCohort"]
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteClients:
+    """The registered units of a federation, which its nodes hold."""
+
+    charter: Charter
+    coordinator: Coordinator
+
+    @property
+    def count(self) -> int:
+        """N: units, not nodes."""
+        return self.charter.units
+
+    def cohort(
+        self,
+        task: int,
+        taking_part: BoolArray,
+        cap: int,
+        spoken: CapMemory | None = None,
+        alone: bool = False,
+    ) -> RemoteCohort:
+        """All of them: nodes keep the caps of their units themselves, and everybody takes part."""
+        return RemoteCohort(self.coordinator)
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteCohort:
+    """The nodes of one round: a ``NoisedCohort``."""
+
+    coordinator: Coordinator
+
+    def noised(self, ask: Ask[Any], charge: Charge, ledger: Ledger) -> Noised:
+        """The sum that the survivors noised themselves."""
+        if ask.kind != "sum" or not isinstance(ask.request, TaskRequest) or charge.sigma is None:
+            raise PrivacyError(
+                f"{ask.label!r} is a question of kind {ask.kind!r}; across machines only noised "
+                "sums of statistics are asked for. Use --head released and joint clipping"
+            )
+        question = pack_question(ask.request.task, ask.request.prototypes.mean)
+        return self.coordinator.total(release_of(ask, charge.sigma), question, charge, ledger)
+
+    def total(self, ask: Ask[Any]) -> Summed:
+        """Refused: a sum without noise exists on no machine."""
+        self._refuse(ask)
+
+    def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
+        """Refused: single answers do not leave a node."""
+        self._refuse(ask)
+
+    def _refuse(self, ask: Ask[Any]) -> NoReturn:
+        raise PrivacyError(
+            f"{ask.label!r}: across machines nodes send noised sums alone; use a method and "
+            "settings that release a sum"
+        )

@@ -1,0 +1,220 @@
+"""What a plan will release and what that is likely to be worth, before any row is read.
+
+Everything follows from declared numbers: units, tasks, labels, rows and tasks a unit, ε. The
+resolution is the one that a run would choose by the same rule; directions are taken to spread as
+those of public sentences do under the usual encoder.
+
+The forecast is one number, the signal of a mode over its noise,
+
+    s = speakers of a task × share of its labels a unit has × weight of its rows / (σ √r)
+
+and one curve, share of the gap = MOST · s / (s + HALF). Its constants were set by the figures of
+three streams, and on others it can be far off: docs/planning.md has forecasts beside outcomes. It
+knows nothing of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.errors import ConfigError
+from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
+from cslr.protocol.resolution import Resolution, Units, resolve
+
+if TYPE_CHECKING:
+    from cslr.protocol.targets import FamilyName
+
+__all__ = ["CapChoice", "Federated", "Outlook", "outlook_of"]
+
+MOST: Final = 0.87
+"""Share of the gap that was closed where noise hardly mattered."""
+HALF: Final = 4.0
+"""Signal at which half of that is closed."""
+NOTHING, LITTLE, PART = 0.15, 0.3, 0.6
+"""Forecasts below which nothing, little, or a part of the gap is promised."""
+_SPREAD: Final = (
+    *(3.4e-2, 6.0e-3, 4.0e-3, 3.0e-3, 2.4e-3, 1.9e-3, 1.5e-3),
+    *(1.2e-3, 8.9e-4, 5.4e-4, 3.3e-4, 2.3e-4, 6.6e-5),
+)
+"""Variance of Wikipedia sentences along 384 directions of MiniLM, at thirteen equal steps."""
+
+
+@dataclass(frozen=True)
+class Federated:
+    """PUBLIC. What is declared of a federation."""
+
+    budget: Budget
+    units: int  # N, registered clients or people
+    tasks: int
+    labels_per_task: int = 1
+    rows_per_unit: int = 8
+    """Rows that a unit is expected to have of one task."""
+    tasks_per_unit: int | None = None
+    """Tasks that a unit is expected to have rows of; None: one for people, all for clients."""
+    all_labels: bool = False
+    """Whether every task has all labels."""
+    clients_per_person: int = 1
+    q: float = 1.0
+    dimension: int = 384  # r
+    sub_modes: int = 1  # J
+    family: FamilyName = "classification"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.spoken <= self.tasks:
+            raise ConfigError(
+                f"a unit can have rows of 1 to {self.tasks} tasks, not {self.tasks_per_unit}"
+            )
+
+    @property
+    def spoken(self) -> int:
+        """Tasks that a unit has something to say about."""
+        if self.tasks_per_unit is not None:
+            return self.tasks_per_unit
+        return 1 if self.budget.unit == "person" else self.tasks
+
+
+@dataclass(frozen=True)
+class CapChoice:
+    """What one cap buys."""
+
+    cap: int
+    sigma: float | None
+    speakers: float
+    """Expected units that speak about a task."""
+    share: float
+    """Forecast share of the gap from zero-shot to pooled training."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A plan, what it releases, and what that is likely to be worth."""
+
+    federation: Federated
+    plan: Plan
+    resolution: Resolution
+    rounds: bool
+    """Whether a run would choose gradient rounds."""
+    speakers: float
+    share: float
+    caps: tuple[CapChoice, ...]
+    """Some caps, the one with the best forecast among them."""
+
+    @property
+    def best_cap(self) -> int:
+        """The least cap of the best forecast."""
+        return max(self.caps, key=lambda each: (round(each.share, 3), -each.cap)).cap
+
+    @property
+    def messages(self) -> int:
+        """Messages of a unit about each task that it speaks about."""
+        return self.plan.schedule.replay + self.plan.schedule.lists + self.plan.schedule.head
+
+    def releases(self) -> str:
+        """What is released about a task, in words."""
+        r, units = self.federation.dimension, _UNITS[self.federation.budget.unit]
+        if self.rounds:
+            return (
+                f"every task has all labels and units are many: {self.plan.schedule.head} gradient "
+                f"rounds of a linear head for each task, one message a round from each of the "
+                f"{units} that speak about it"
+            )
+        known = f"means in {r} directions"
+        if self.federation.sub_modes > 1:
+            known = f"{self.federation.sub_modes} means a label in {r} directions"
+        if self.resolution.tied:
+            return f"{known}, a tied matrix in {self.resolution.tied}; one message a task"
+        return f"{known}, one number for the spread; one message a task"
+
+    def verdict(self) -> str:
+        """What to expect, in one sentence; a forecast is no promise."""
+        if self.plan.unit is None:
+            return "No noise: nothing is protected."
+        percent = f"about {5 * round(20 * self.share):d} % of the gap to pooled training"
+        if self.share >= PART:
+            return f"Expected to close {percent}, from zero-shot on."
+        if self.share >= LITTLE:
+            return f"Expected to close {percent}; more units or a larger ε help."
+        units = _UNITS[self.federation.budget.unit]
+        if self.share >= NOTHING:
+            return (
+                f"Little: {percent} at best, and it may end no better than zero-shot. Compare with "
+                f"--method zero-shot (ε = 0); more {units} or a larger ε help."
+            )
+        return (
+            "Not useful: expect nothing beyond zero-shot (--method zero-shot, ε = 0), and perhaps "
+            f"less. About {self.needed():,} {units} would be needed to close a third of the gap."
+        )
+
+    def needed(self) -> int:
+        """Units with which a third of the gap would be closed at the same ε."""
+        wanted = HALF * LITTLE / (MOST - LITTLE)
+        return math.ceil(self.federation.units * wanted / max(_signal(self), 1e-12))
+
+
+_UNITS: Final = {"client": "clients", "person": "people"}
+
+
+def outlook_of(federation: Federated, cap: int | None = None) -> Outlook:
+    """The outlook under a cap, by default the one that a run would take: all, or 1 for people."""
+    usual = 1 if federation.budget.unit == "person" else federation.tasks
+    tried = sorted({1, federation.spoken, min(2, federation.tasks), federation.tasks})
+    choices = tuple(_choice(_planned(federation, each)) for each in tried)
+    return replace(_planned(federation, cap or usual), caps=choices)
+
+
+def _choice(outlook: Outlook) -> CapChoice:
+    plan = outlook.plan
+    return CapChoice(plan.cap, plan.sigma or plan.head_sigma, outlook.speakers, outlook.share)
+
+
+def _planned(federation: Federated, cap: int) -> Outlook:
+    """Without the comparison of caps."""
+    plan = calibrate(federation.budget, federation.tasks, federation.q, cap)
+    schedule = _rounds_of(federation, plan)
+    rounds = schedule is not None
+    if schedule is not None:
+        plan = calibrate(federation.budget, federation.tasks, federation.q, cap, schedule)
+    units = Units(federation.units, federation.rows_per_unit, federation.clients_per_person)
+    may_tie = federation.sub_modes == 1 and not rounds
+    spread = _spread(federation.dimension)
+    resolution = resolve(units, plan, federation.labels_per_task, spread, may_tie)
+    speakers = federation.q * federation.units * min(cap, federation.spoken) / federation.tasks
+    outlook = Outlook(federation, plan, resolution, rounds, speakers, 0.0, ())
+    signal = _signal(outlook)
+    share = MOST if math.isinf(signal) else MOST * signal / (signal + HALF)
+    return replace(outlook, share=share)
+
+
+def _rounds_of(federation: Federated, plan: Plan) -> Schedule | None:
+    """The gradient rounds that a run would choose under such a plan, if it would."""
+    if not federation.all_labels or federation.sub_modes > 1:
+        return None
+    from cslr.methods.gradient_rounds import ROUNDS, prefers_rounds  # loads what training needs
+
+    chosen = prefers_rounds(plan, federation.units, federation.family)
+    return Schedule(replay=0, head=ROUNDS) if chosen else None
+
+
+def _signal(outlook: Outlook) -> float:
+    """s: what speakers say about a mode over its noise."""
+    federation, full = outlook.federation, outlook.resolution.full_weight
+    if outlook.plan.unit is None:
+        return math.inf
+    rows = federation.rows_per_unit
+    labels = min(1.0, rows / federation.labels_per_task)
+    weight = 1.0 if outlook.rounds else min(rows, full) / full
+    noise = outlook.plan.unit * federation.clients_per_person * math.sqrt(federation.dimension)
+    return outlook.speakers * labels * weight / (noise * federation.sub_modes)
+
+
+def _spread(dimension: int) -> FloatArray:
+    """(r,) the usual public variances of directions."""
+    known = np.array(_SPREAD)
+    places = np.linspace(0, len(known) - 1, dimension)
+    variances: FloatArray = np.interp(places, np.arange(len(known)), known)
+    return variances

@@ -1,1 +1,0 @@
-"""What stands beside every method: a constant, label texts alone, pooled training."""

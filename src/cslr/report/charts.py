@@ -1,0 +1,199 @@
+"""The charts of a run's report, each a function of plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cslr.arrays import FloatArray
+from cslr.report.svg import COLOURS, LABEL_COLOURS, drawn
+
+__all__ = ["accuracy_chart", "bars_chart", "budget_chart", "curve", "map_chart", "task_panels"]
+
+_LINES: dict[str, dict[str, Any]] = {
+    "joint": {"color": COLOURS["joint"], "linestyle": ":", "label": "pooled (joint)"},
+    "zero-shot": {"color": COLOURS["zero"], "linestyle": "--"},
+    "finetune": {"color": COLOURS["finetune"], "linestyle": "-."},
+    "majority": {"color": COLOURS["majority"], "linestyle": (0, (1, 3))},
+}
+_OWN: dict[str, Any] = {"color": COLOURS["method"], "linewidth": 2.6, "marker": "o", "zorder": 5}
+
+Matrix = Sequence[Sequence[float | None]]
+
+
+def as_array(matrix: Matrix) -> FloatArray:
+    """(T + 1, T), NaN where there is no score."""
+    return np.array([[math.nan if x is None else x for x in row] for row in matrix])
+
+
+def curve(matrix: Matrix) -> list[float]:
+    """Mean score on the tasks seen, after each task."""
+    scores = as_array(matrix)
+    return [float(scores[r, :r].mean()) for r in range(1, len(scores))]
+
+
+def accuracy_chart(
+    matrices: Mapping[str, Matrix], method: str, tasks: Sequence[str], metric: str, name: str
+) -> str:
+    """Mean score on the tasks seen so far: the method beside its yardsticks."""
+    ends = {which: curve(matrix) for which, matrix in matrices.items()}
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        for which, values in ends.items():
+            style = {"label": which, **(_OWN if which == method else _LINES.get(which, {}))}
+            axes.plot(range(1, len(tasks) + 1), values, **style)
+        _task_axis(axes, tasks)
+        axes.set_ylim(0, 102)
+        axes.set_ylabel(f"{metric} on tasks seen, %")
+        axes.grid(axis="y", alpha=0.5, linewidth=0.6)
+        axes.legend(fontsize=9, ncols=2, loc="lower left")
+
+    last = ", ".join(f"{which} {values[-1]:.1f} %" for which, values in ends.items())
+    return drawn(draw, f"Line chart of mean {metric} over tasks. After the last: {last}.", name)
+
+
+def task_panels(
+    matrices: Mapping[str, Matrix], method: str, tasks: Sequence[str], name: str
+) -> str:
+    """A small panel for each task: its score after each task learnt."""
+    columns = min(4, len(tasks))
+    lines = math.ceil(len(tasks) / columns)
+    arrays = {which: as_array(matrix) for which, matrix in matrices.items()}
+
+    def draw(figure: Any) -> None:
+        shared = {"sharex": True, "sharey": True, "squeeze": False}
+        panels = figure.subplots(lines, columns, **shared).ravel()
+        for j, (axes, task) in enumerate(zip(panels, tasks, strict=False)):
+            for which, scores in arrays.items():
+                style = _OWN if which == method else _LINES.get(which, {})
+                learnt = scores[j + 1 :, j]
+                axes.plot(
+                    range(j + 1, len(tasks) + 1),
+                    learnt,
+                    **{**style, "markersize": 4, "label": which},
+                )
+            axes.set_title(task if len(task) < 18 else f"{task[:16]}…", fontsize=10)
+            axes.set_ylim(0, 102)
+            axes.set_xlim(0.8, len(tasks) + 0.2)
+            axes.grid(axis="y", alpha=0.5, linewidth=0.6)
+            axes.set_xticks(range(1, len(tasks) + 1, max(1, len(tasks) // 4)))
+        for axes in panels[len(tasks) :]:
+            axes.set_visible(False)
+        figure.supxlabel("tasks learnt", fontsize=10)
+
+    said = "Small line charts, one for each task: its score from the moment it is learnt on."
+    return drawn(draw, said, name, (5.2, 0.6 + 1.9 * lines))
+
+
+def budget_chart(
+    spent: Sequence[float], scores: Sequence[float] | None, tasks: Sequence[str], name: str
+) -> str:
+    """ε spent after each task, above the score it bought."""
+
+    def draw(figure: Any) -> None:
+        panels = np.atleast_1d(figure.subplots(1 if scores is None else 2, 1, sharex=True))
+        steps = range(len(tasks) + 1)
+        finite = [value if math.isfinite(value) else math.nan for value in spent]
+        panels[0].step(steps, [0.0, *finite], where="post", color=COLOURS["method"], linewidth=2.2)
+        panels[0].plot(steps, [0.0, *finite], "o", color=COLOURS["method"])
+        panels[0].set_ylabel("ε spent")
+        panels[0].set_ylim(0, 1.15 * max([1e-3, *[x for x in finite if math.isfinite(x)]]))
+        if scores is not None:
+            panels[1].plot(steps[1:], scores, **_OWN)
+            panels[1].set_ylabel("score, %")
+            panels[1].set_ylim(0, 102)
+        for axes in panels:
+            axes.grid(axis="y", alpha=0.5, linewidth=0.6)
+        _task_axis(panels[-1], tasks, first=0)
+
+    total = f"{spent[-1]:.3g}" if spent and math.isfinite(spent[-1]) else "∞"
+    return drawn(draw, f"Timeline of ε spent by task; {total} after the last.", name, (5.2, 3.6))
+
+
+def map_chart(
+    picture: Mapping[str, FloatArray],
+    labels: Sequence[str],
+    cloud: tuple[FloatArray, FloatArray] | None,
+    name: str,
+) -> str:
+    """The plane of the public space: anchors, prototypes, released modes with their ellipses.
+
+    cloud: (n, 2) true rows and their labels (n,), in a simulation only.
+    """
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        axes.scatter(*picture["anchors"].T, s=9, marker="+", color=COLOURS["muted"], label="anchor")
+        if cloud is not None:
+            points, kinds = cloud
+            shown = [LABEL_COLOURS[int(kind) % 8] for kind in kinds]
+            axes.scatter(*points.T, s=8, color=shown, alpha=0.35, linewidth=0)
+        for k in range(len(picture["means"])):
+            _mode(axes, picture, k, labels)
+        crosses = {"s": 34, "marker": "x", "color": COLOURS["text"], "linewidth": 1.2}
+        axes.scatter(*picture["prototypes"].T, label="prototype", **crosses)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.legend(fontsize=9, loc="lower right")
+
+    said = (
+        f"Map of the public space with {len(picture['anchors'])} anchors and "
+        f"{len(picture['means'])} modes: {', '.join(labels)}."
+    )
+    return drawn(draw, said, name, (5.2, 4.2))
+
+
+def _mode(axes: Any, picture: Mapping[str, FloatArray], k: int, labels: Sequence[str]) -> None:
+    """A mode and one standard deviation around it; dotted if nothing was released about it."""
+    from matplotlib.patches import Ellipse
+
+    label, mean = int(picture["labels"][k]), picture["means"][k]
+    known, colour = bool(picture["known"][k]), LABEL_COLOURS[label % 8]
+    values, vectors = np.linalg.eigh(picture["covariance"][k])
+    width, height = 2 * np.sqrt(np.maximum(values, 0.0))
+    angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+    style = {"fill": False, "color": colour, "linestyle": "-" if known else ":"}
+    axes.add_patch(Ellipse(mean, width, height, angle=angle, **style))
+    axes.plot(*mean, "o" if known else ".", color=colour, markersize=6)
+    offset = {"xytext": (5, 4), "textcoords": "offset points"}
+    axes.annotate(_short(labels[label]), mean, color=colour, fontsize=9, **offset)
+
+
+def bars_chart(values: Mapping[str, float], what: str, line: float | None, name: str) -> str:
+    """Horizontal bars; ``line`` is a level to read them by."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        names, heights = list(values), list(values.values())
+        bars = axes.barh(names, heights, color=COLOURS["method"], height=0.6)
+        axes.bar_label(bars, [_figure(x) for x in heights], padding=3, fontsize=9)
+        axes.set_xlim(0, 1.18 * max([1e-3, *heights, line or 0.0]))
+        if line is not None:
+            axes.axvline(line, color=COLOURS["finetune"], linestyle="--", linewidth=1)
+        axes.invert_yaxis()
+        axes.set_xlabel(what)
+
+    said = ", ".join(f"{key} {_figure(value)}" for key, value in values.items())
+    return drawn(draw, f"Bar chart, {what}: {said}.", name, (5.2, 1.0 + 0.3 * len(values)))
+
+
+def _task_axis(axes: Any, tasks: Sequence[str], first: int = 1) -> None:
+    """Ticks with the tasks' names where they fit, else their numbers."""
+    named = sum(map(len, tasks)) <= 40
+    ticks = [_short(task) if named else str(i + 1) for i, task in enumerate(tasks)]
+    start = ["start"] if first == 0 else []
+    axes.set_xticks(range(first, len(tasks) + 1), [*start, *ticks])
+    axes.set_xlabel("after learning task")
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 14 else f"{text[:12]}…"

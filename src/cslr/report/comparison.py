@@ -1,0 +1,136 @@
+"""Several runs side by side, and the index of a folder of runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from cslr.errors import RunDirectoryError
+from cslr.files import write_atomic
+from cslr.report.charts import as_array, curve
+from cslr.report.page import figure, page, paragraph, table
+from cslr.report.run_facts import RunFacts, read_facts
+from cslr.report.run_report import write_report
+from cslr.report.svg import COLOURS, LABEL_COLOURS, drawn
+from cslr.runs.catalogue import StoredRun, compared, find_runs
+
+__all__ = ["comparison_page", "write_comparison", "write_index"]
+
+
+def write_comparison(runs: Sequence[Path], path: Path) -> None:
+    """Write a page that compares finished runs."""
+    write_atomic(path, comparison_page([read_facts(run) for run in runs]).encode())
+
+
+def comparison_page(runs: Sequence[RunFacts]) -> str:
+    """Curves in one chart, average scores beside ε, and every setting in which runs differ."""
+    names = [run.name for run in runs]
+    values = compared([run.run for run in runs])
+    rows = [(name, *map(_cell, each)) for name, each in values.items()]
+    parts = [
+        "".join(
+            f"<p><strong>{escape(run.name)}</strong>: {escape(run.run.verdict)}</p>" for run in runs
+        ),
+        _curves(runs),
+        table(("", *names), rows, "Settings that differ, and what came of them", words=True),
+    ]
+    return page(f"{len(runs)} runs compared", "\n".join(parts))
+
+
+def _curves(runs: Sequence[RunFacts]) -> str:
+    scored = [run for run in runs if run.result["method"] in run.matrices]
+    if not scored:
+        return paragraph("No exact scores are stored for these runs.")
+    lines = {run.name: curve(run.matrices[run.result["method"]]) for run in scored}
+    longest = max(map(len, lines.values()))
+
+    def draw(figure_: Any) -> None:
+        axes = figure_.add_subplot()
+        for n, (name, values) in enumerate(lines.items()):
+            style = {"color": LABEL_COLOURS[n % 8], "linestyle": ("-", "--", ":")[n // 8 % 3]}
+            axes.plot(range(1, len(values) + 1), values, marker="o", label=name[-28:], **style)
+        if all(run.result["stream"] == scored[0].result["stream"] for run in scored):
+            free = scored[0].matrices.get("zero-shot")
+            if free is not None:
+                level = float(as_array(free)[-1].mean())
+                axes.axhline(level, color=COLOURS["zero"], linestyle="--", label="zero-shot, last")
+        axes.set_xticks(range(1, longest + 1))
+        axes.set_xlabel("tasks learnt")
+        axes.set_ylabel("mean score on tasks seen, %")
+        axes.set_ylim(0, 102)
+        axes.grid(axis="y", alpha=0.5, linewidth=0.6)
+        axes.legend(fontsize=9, loc="lower left")
+
+    last = ", ".join(f"{name} {values[-1]:.1f} %" for name, values in lines.items())
+    rows = [
+        (name, *[f"{x:.1f}" for x in values], *["–"] * (longest - len(values)))
+        for name, values in lines.items()
+    ]
+    tasks = [str(n + 1) for n in range(longest)]
+    numbers = table(("run", *tasks), rows, "Mean score on the tasks seen so far, %")
+    chart = drawn(draw, f"Line chart of mean score over tasks. At the end: {last}.", "compare")
+    return figure(chart, "Mean score on the tasks seen so far.", numbers)
+
+
+def write_index(folder: Path) -> tuple[Path, list[str]]:
+    """Write ``index.html`` over the runs of a folder, and the reports that are not there yet.
+
+    Returns the page, and what is wrong with directories that could not be shown.
+    """
+    runs, wrong = find_runs(folder)
+    if not runs:
+        raise RunDirectoryError(f"{folder} contains no run; start one: cslr run")
+    for run in runs:
+        file = run.path / "report.html"
+        if run.result is not None and not file.exists():
+            write_report([run.path], file)
+    path = folder / "index.html"
+    write_atomic(path, index_page(runs).encode())
+    return path, wrong
+
+
+def index_page(runs: Sequence[StoredRun]) -> str:
+    """A table of runs, newest first, each with its verdict and a link to its report."""
+    rows = "".join(map(_row, reversed(runs)))
+    head = "".join(
+        f'<th scope="col"{kind}>{name}</th>'
+        for name, kind in (
+            ("run", ""),
+            ("started", ""),
+            ("stream", ""),
+            ("method", ""),
+            ("score, %", ""),
+            ("ε", ""),
+            ("verdict", ' class="words"'),
+        )
+    )
+    body = (
+        '<div class="scroll" tabindex="0" role="group" aria-label="Runs"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+    return page("Runs", body)
+
+
+def _row(run: StoredRun) -> str:
+    facts = run.as_json()
+    name = escape(run.path.name)
+    link = f'<a href="{name}/report.html">{name}</a>' if run.result is not None else name
+    cells = [
+        run.written.strftime("%Y-%m-%d %H:%M"),
+        str(facts["stream"]),
+        str(facts["method"]),
+        _cell(facts["aa"]),
+        _cell(facts["epsilon"]),
+    ]
+    shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    verdict = f'<td class="words">{escape(run.verdict)}</td>'
+    return f'<tr><th scope="row">{link}</th>{shown}{verdict}</tr>'
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

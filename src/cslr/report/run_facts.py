@@ -1,0 +1,158 @@
+"""What a report knows of a run, read from the files of its directory alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cslr.arrays import FloatArray
+from cslr.config import Config
+from cslr.errors import CslrError, RunDirectoryError
+from cslr.privacy.accounting import Charge, epsilon_of
+from cslr.privacy.ledger.book import Ledger
+from cslr.runs.catalogue import StoredRun, read_run
+from cslr.runs.checksum import open_arrays
+from cslr.runs.directory import ledgers_of, read_trace
+
+__all__ = ["CLOUD_FILE", "RunFacts", "Spending", "command_of", "read_facts"]
+
+CLOUD_FILE = "clouds.safetensors"
+"""In a simulation only: true rows, drawn in the plane of the map."""
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a ledger says, task by task."""
+
+    charges: tuple[Charge, ...]
+    after: tuple[float, ...]
+    """ε against the roster after each group of releases about one task."""
+    groups: tuple[str, ...]
+    """What each group is about."""
+    cap: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class RunFacts:
+    """A finished run, ready to be drawn."""
+
+    run: StoredRun
+    result: dict[str, Any]
+    tasks: tuple[str, ...]
+    labels: tuple[str, ...]
+    matrices: dict[str, list[list[float | None]]]
+    """a[r, j] of the method and its yardsticks, the method first; empty if not stored."""
+    spending: Spending | None
+    picture: Mapping[str, FloatArray] | None
+    cloud: tuple[FloatArray, FloatArray] | None
+    diagnosis: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """What the run is called: its directory."""
+        return self.run.path.resolve().name
+
+    @property
+    def config(self) -> Config:
+        """What was run."""
+        return self.run.config
+
+
+def read_facts(path: Path) -> RunFacts:
+    """Of the finished run in a directory."""
+    run = read_run(path)
+    if run.result is None:
+        raise RunDirectoryError(
+            f"the run in {path} is not finished; repeat its command with --run-dir {path}"
+        )
+    result = run.result
+    first = path / f"seed-{run.config.seeds[0]}"
+    cloud = _arrays(first / CLOUD_FILE) if run.config.privacy.mode == "simulated" else None
+    return RunFacts(
+        run,
+        result,
+        tuple(result.get("tasks") or [f"task {j + 1}" for j in range(len(result["matrix"][0]))]),
+        tuple(result["labels"]),
+        _matrices(result),
+        _spending(path),
+        _arrays(first / "picture.safetensors"),
+        None if cloud is None else (cloud["points"], cloud["labels"]),
+        _diagnosis(path),
+    )
+
+
+def command_of(config: Config) -> str:
+    """A command that makes the same run again: every setting that differs from the default."""
+    usual, found = Config().model_dump(mode="json"), config.model_dump(mode="json")
+    changed = [
+        (name, value) for name, value in _flat(found).items() if _flat(usual).get(name) != value
+    ]
+    own = config.stream.declaration is not None
+    if own:  # the declaration settles these
+        changed = [each for each in changed if each[0].split(".")[0] not in ("stream", "privacy")]
+    settings = [f"--set {shlex.quote(f'{name}={_toml(value)}')}" for name, value in changed]
+    data = [f"--data {shlex.quote(str(config.stream.data))}"] if own else []
+    return " ".join(["cslr run", *data, *settings])
+
+
+def _toml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value).replace("Infinity", "inf")
+
+
+def _flat(plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in plain.items():
+        name = f"{where}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _matrices(result: Mapping[str, Any]) -> dict[str, list[list[float | None]]]:
+    found = {result["method"]: result["matrix"]}
+    found |= {name: each["matrix"] for name, each in result["yardsticks"].items()}
+    return {
+        name: matrix
+        for name, matrix in found.items()
+        if any(value is not None for row in matrix for value in row)
+    }
+
+
+def _spending(path: Path) -> Spending | None:
+    """None where the ledger cannot be read: it may be elsewhere, and says so when asked for."""
+    try:
+        ledger = Ledger.read(ledgers_of(path)[0])
+    except (CslrError, OSError):
+        return None
+    charges, cap = ledger.charges, ledger.effective_cap
+    after: list[float] = []
+    groups: list[str] = []
+    for number, charge in enumerate(charges):
+        about = "evaluation" if charge.task is None else f"task {charge.task + 1}"
+        if groups and groups[-1] == about:
+            after.pop()
+        else:
+            groups.append(about)
+        delta = ledger.federation.budget.delta
+        after.append(epsilon_of(charges[: number + 1], delta, "roster", cap=cap))
+    return Spending(charges, tuple(after), tuple(groups), cap)
+
+
+def _arrays(file: Path) -> Mapping[str, FloatArray] | None:
+    if not file.is_file():
+        return None
+    try:
+        return open_arrays(file.read_bytes())
+    except ValueError:
+        raise RunDirectoryError(f"{file} is damaged; repeat the run in a new directory") from None
+
+
+def _diagnosis(path: Path) -> Mapping[str, float]:
+    """How well candidates were matched, after the last task, where that was measured."""
+    trace, _ = read_trace(path / "trace.jsonl")
+    found = [line for line in trace if line["kind"] == "diagnosis"]
+    wanted = ("alignment", "by_chance", "hit_rate", "margin")
+    return {name: found[-1][name] for name in wanted if name in found[-1]} if found else {}

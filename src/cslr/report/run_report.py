@@ -1,0 +1,236 @@
+"""The HTML report: one run or several in one self-contained file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from cslr.files import write_atomic
+from cslr.methods.picture import BLOCK_NAMES
+from cslr.report.charts import (
+    accuracy_chart,
+    bars_chart,
+    budget_chart,
+    curve,
+    map_chart,
+    task_panels,
+)
+from cslr.report.page import details, figure, page, paragraph, section, table
+from cslr.report.run_facts import RunFacts, command_of, read_facts
+from cslr.report.words import match_words, privacy_words, who_sees_what
+from cslr.runs.verdict import verdict_of
+
+__all__ = ["report_page", "run_parts", "verdict_box", "write_report"]
+
+_BLOCKS: Final = {
+    "weight": "weights",
+    "offset": "means",
+    "second": "spread",
+    "target": "targets",
+    "tied": "tied matrix",
+}
+_BANDS: Final = 8
+_MOST_PANELS: Final = 12
+
+
+def write_report(runs: Sequence[Path], path: Path) -> None:
+    """Write the report of finished runs."""
+    write_atomic(path, report_page([read_facts(run) for run in runs]).encode())
+
+
+def report_page(runs: Sequence[RunFacts]) -> str:
+    """The document: one run, or a list of verdicts and then each run."""
+    if len(runs) == 1:
+        return page(f"Run {runs[0].name}", "\n".join(run_parts(runs[0], "r0")))
+    links = "".join(
+        f'<li><a href="#r{n}">{escape(run.name)}</a>: {escape(verdict_of(run.result).text)}</li>'
+        for n, run in enumerate(runs)
+    )
+    parts = [f"<ul>{links}</ul>"]
+    for n, run in enumerate(runs):
+        body = "\n".join(run_parts(run, f"r{n}", level=3))
+        parts.append(f'<section class="run" id="r{n}"><h2>{escape(run.name)}</h2>{body}</section>')
+    return page(f"{len(runs)} runs", "\n".join(parts))
+
+
+def verdict_box(facts: RunFacts) -> str:
+    """The verdict, large, and what was run."""
+    verdict, result = verdict_of(facts.result), facts.result
+    what = (
+        f"{result['method']} on {result['stream']}, {result['scenario']}-incremental, "
+        f"{len(facts.tasks)} tasks, {result['clients']} clients, seeds "
+        f"{', '.join(map(str, result['seeds']))}"
+    )
+    return paragraph(verdict.text, f"verdict {verdict.level}") + paragraph(what, "muted")
+
+
+def run_parts(facts: RunFacts, name: str, level: int = 2) -> list[str]:
+    """All sections of one run; ``name`` keeps its charts apart from others in the page."""
+    config = json.dumps(facts.config.model_dump(mode="json"), indent=2, ensure_ascii=False)
+    command = f'<pre tabindex="0">{escape(command_of(facts.config))}</pre>'
+    settings = details("All settings", f'<pre tabindex="0">{escape(config)}</pre>')
+    promise = "".join(map(paragraph, privacy_words(facts)))
+    return [
+        verdict_box(facts),
+        section("What is promised", promise, level=level),
+        section("Scores over tasks", *_scores(facts, name), level=level),
+        section("Score matrix", _heat_map(facts), level=level),
+        _side_by_side(
+            section("Budget", _budget(facts, name), level=level),
+            section("Map of the public space", _map(facts, name), level=level),
+        ),
+        section("Signal and noise", _noise(facts, name), level=level),
+        section("Matching", paragraph(match_words(facts)), level=level)
+        if match_words(facts)
+        else "",
+        section("Who sees what", who_sees_what(facts), level=level),
+        section("How it was run", command, settings, level=level),
+    ]
+
+
+def _side_by_side(*parts: str) -> str:
+    cells = "".join(f"<div>{part}</div>" for part in parts if part)
+    return f'<div class="charts">{cells}</div>'
+
+
+def _scores(facts: RunFacts, name: str) -> list[str]:
+    method, matrices = facts.result["method"], facts.matrices
+    if method not in matrices:
+        counted = facts.result.get("private_evaluation")
+        if counted is None:
+            return [paragraph("No exact scores are stored for this run.")]
+        rows = [
+            (each["task"], _number(each["accuracy"]), _number(each["standard_error"]))
+            for each in counted["tasks"]
+        ]
+        return [table(("task", "accuracy, %", "standard error"), rows, "From a noisy count")]
+    metric = "F1" if facts.result["family"] == "tagging" else "accuracy"
+    curves = [(which, *map(_number, curve(matrix))) for which, matrix in matrices.items()]
+    numbers = table(("", *facts.tasks), curves, f"Mean {metric} on the tasks seen so far, %")
+    shown = {which: matrix for which, matrix in matrices.items() if which != "majority"}
+    chart = accuracy_chart(shown, method, facts.tasks, metric, f"{name}-accuracy")
+    parts = [figure(chart, f"Mean {metric} on the tasks seen so far. {_reading()}", numbers)]
+    if 1 < len(facts.tasks) <= _MOST_PANELS:
+        panels = task_panels(shown, method, facts.tasks, f"{name}-tasks")
+        said = "The same for each task by itself, from the moment it is learnt on."
+        parts.append(figure(panels, said))
+    return [_side_by_side(*parts)]
+
+
+def _reading() -> str:
+    return (
+        "Zero-shot needs no private data; pooled training has all of it without privacy; finetune "
+        "has no replay and forgets."
+    )
+
+
+def _heat_map(facts: RunFacts) -> str:
+    matrix = facts.matrices.get(facts.result["method"])
+    if matrix is None:
+        return ""
+    names = ["before any task", *[f"{r + 1}. {task}" for r, task in enumerate(facts.tasks)]]
+    rows = [(name, *map(_number, row)) for name, row in zip(names, matrix, strict=True)]
+    styles = [[_heat(value, j >= r) for j, value in enumerate(row)] for r, row in enumerate(matrix)]
+    metric = facts.result["metric"]
+    caption = f"{metric}, on each task (column) after each task (row); dim: not learnt yet"
+    return table(("after", *facts.tasks), rows, caption, styles)
+
+
+def _heat(value: float | None, unseen: bool) -> str:
+    """The fuller, the better; at most so dark that text on it stays readable."""
+    if value is None:
+        return ""
+    share = max(0.0, min(1.0, value / 100)) ** 2 * 45
+    faded = ";color:var(--muted)" if unseen else ""
+    if unseen:
+        share = 0.0
+    return f"background:color-mix(in srgb, var(--heat) {share:.0f}%, var(--bg)){faded}"
+
+
+def _budget(facts: RunFacts, name: str) -> str:
+    spending = facts.spending
+    if spending is None:
+        return paragraph("The ledger of this run is not where its configuration says.")
+    if not spending.groups:
+        return paragraph("Nothing was charged: no private row was read with noise or without.")
+    unit, cap = facts.config.privacy.unit, spending.cap
+    matrix = facts.matrices.get(facts.result["method"])
+    fits = matrix is not None and len(spending.groups) == len(facts.tasks)
+    scores = curve(matrix) if fits and matrix is not None else None
+    names = facts.tasks if len(spending.groups) == len(facts.tasks) else spending.groups
+    rows = [
+        (group, _epsilon(after), "–" if scores is None else _number(scores[n]))
+        for n, (group, after) in enumerate(zip(names, spending.after, strict=True))
+    ]
+    numbers = table(("after", "ε spent", "mean score, %"), rows, "What each release bought")
+    chart = budget_chart(spending.after, scores, names, f"{name}-budget")
+    capped = "" if cap is None else f" A {unit} contributes to at most {cap} of the tasks."
+    said = (
+        f"ε of one {unit} against the roster, read from the ledger: {len(spending.charges)} "
+        f"releases.{capped}"
+    )
+    return figure(chart, said, numbers)
+
+
+def _map(facts: RunFacts, name: str) -> str:
+    if facts.picture is None:
+        return ""
+    chart = map_chart(facts.picture, facts.labels, facts.cloud, f"{name}-map")
+    said = (
+        "Plane in which the public prototypes (crosses) differ most. Circles: released modes with "
+        "one standard deviation; dotted: nothing released, the label text alone."
+    )
+    if facts.cloud is not None:
+        said += " Pale dots: true rows, known in this simulation only."
+    return figure(chart, said)
+
+
+def _noise(facts: RunFacts, name: str) -> str:
+    if facts.picture is None or not len(facts.picture["blocks"]):
+        return ""
+    blocks = dict(zip(BLOCK_NAMES, _mean(facts.picture["blocks"]), strict=True))
+    shown = {_BLOCKS[key]: value for key, value in blocks.items() if math.isfinite(value)}
+    if not shown:
+        return paragraph("This run was released without noise.")
+    by_block = bars_chart(shown, "signal to noise", 1.0, f"{name}-blocks")
+    directions = _bands(_mean(np.square(facts.picture["directions"])))
+    by_direction = bars_chart(directions, "signal to noise", 1.0, f"{name}-directions")
+    first = figure(by_block, "By block of a release. Below 1 (dashed) noise is larger.")
+    said = "Of the means, by public direction, leading ones first. A mean over many is trusted "
+    second = figure(by_direction, f"{said}where a single one is not.")
+    return _side_by_side(first, second)
+
+
+def _bands(power: Sequence[float]) -> dict[str, float]:
+    """Root mean squares over bands of directions, each twice as wide as the one before."""
+    edges = [0, *[2**n for n in range(_BANDS) if 2**n < len(power)], len(power)]
+    bands = {}
+    for low, high in pairwise(edges):
+        values = [x for x in power[low:high] if math.isfinite(x)]
+        if values:
+            text = f"{low + 1}" if high == low + 1 else f"{low + 1} to {high}"
+            bands[text] = math.sqrt(sum(values) / len(values))
+    return bands
+
+
+def _mean(rows: np.ndarray) -> list[float]:
+    """Means over releases, of what is known."""
+    known = np.isfinite(rows)
+    total = np.where(known, rows, 0.0).sum(axis=0)
+    count = known.sum(axis=0)
+    return [float(t / n) if n else math.nan for t, n in zip(total, count, strict=True)]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:.1f}"
+
+
+def _epsilon(value: float) -> str:
+    return "∞" if math.isinf(value) else f"{value:.3g}"

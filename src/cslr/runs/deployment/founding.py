@@ -1,0 +1,207 @@
+"""Found a federation: from what is declared to the plan, the agreement and the charter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cslr.errors import ConfigError
+from cslr.federation.parties.charter import Charter, CharterTask
+from cslr.federation.parties.question import digest_of, pack_agreement
+from cslr.federation.simulation import Population
+from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
+from cslr.methods.cslr import agree
+from cslr.methods.method import MethodContext
+from cslr.methods.registry import method_named
+from cslr.privacy.client_noise import ClientNoise
+from cslr.privacy.ledger.book import Federation, Ledger
+from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.plan import Budget, Plan, Unit, calibrate
+from cslr.privacy.secure_sum import SumTerms
+from cslr.protocol.agreement import Agreement
+from cslr.protocol.resolution import Units
+from cslr.runs.deployment.source import Source
+from cslr.runs.directory import SeedDirectory
+from cslr.runs.embedded import EmbeddedStream, embed_stream
+from cslr.seeding import Seeds
+
+__all__ = [
+    "Founded",
+    "Wanted",
+    "found",
+    "public_context",
+    "public_side",
+    "usual_colluders",
+    "usual_threshold",
+    "wanted_of",
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a founder decides."""
+
+    name: str
+    source: Source
+    members: int  # n
+    threshold: int  # t
+    colluders: int  # c
+    spare: int
+    epsilon: float
+    delta: float
+    unit: Unit
+    cap: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Founded:
+    """A federation as its server knows it before the first message."""
+
+    charter: Charter
+    agreement: bytes
+    source: Source
+    embedded: EmbeddedStream
+
+    def save(self, folder: Path) -> None:
+        """Write the offer: what every member gets."""
+        make_directory(folder, PRIVATE_FOLDER)
+        write_atomic(folder / "agreement.safetensors", self.agreement)
+        write_atomic(folder / "source.json", self.source.model_dump_json().encode())
+        self.charter.save(folder / "charter.json")
+
+
+def usual_colluders(members: int) -> int:
+    """c: a tenth of the members, and at least one."""
+    return max(1, members // 10)
+
+
+def usual_threshold(members: int, colluders: int) -> int:
+    """t: two thirds of the members, and so many that no two sets of survivors can be signed."""
+    return max((members + colluders) // 2 + 1, math.ceil(2 * members / 3))
+
+
+def found(wanted: Wanted) -> Founded:
+    """Calibrate, agree, and write down what was agreed.
+
+    δ is set aside for as many coordinates as a release has, which follow from the plan: so the plan
+    is made twice, and the second must lead to the same coordinates.
+    """
+    embedded = public_side(wanted.source, wanted)
+    coordinates = 1
+    for _ in range(3):
+        plan = _plan(wanted, len(embedded.stream.tasks), coordinates)
+        agreement = agree(public_context(embedded, plan, wanted))
+        found_size = _coordinates(agreement, embedded)
+        if found_size == coordinates:
+            break
+        coordinates = found_size
+    else:
+        raise ConfigError("no plan fits its own number of coordinates; use another ε or δ")
+    packed = pack_agreement(agreement)
+    return Founded(_charter(wanted, embedded, plan, packed), packed, wanted.source, embedded)
+
+
+def public_side(source: Source, wanted: Wanted) -> EmbeddedStream:
+    """Everything public, embedded; not one row."""
+    config = source.config(wanted.unit, wanted.epsilon, wanted.delta, wanted.members)
+    return embed_stream(source.without_rows(), config, 0.0, progress=False)
+
+
+def _plan(wanted: Wanted, tasks: int, coordinates: int) -> Plan:
+    n, t, c = wanted.members, wanted.threshold, wanted.colluders
+    SumTerms("check", tuple(bytes([i // 256, i % 256] * 16) for i in range(n)), t, c)
+    shares = ClientNoise(n, t, c, coordinates, wanted.spare)
+    cap = wanted.cap or (1 if wanted.unit == "person" else None)
+    budget = Budget(wanted.epsilon, wanted.delta, unit=wanted.unit)
+    return calibrate(budget, tasks, cap=cap, clients=shares)
+
+
+def _coordinates(agreement: Agreement, embedded: EmbeddedStream) -> int:
+    """D: of the task with the most modes."""
+    requests = [
+        agreement.request(number, task.labels) for number, task in enumerate(embedded.stream.tasks)
+    ]
+    return max(request.layout.size for request in requests)
+
+
+def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> MethodContext:
+    """The server's side of a run, before it has clients, a ledger and a place to keep releases."""
+    stream, source = embedded.stream, wanted.source
+    given = source.config(wanted.unit, wanted.epsilon, wanted.delta, wanted.members)
+    config = method_named("cslr").settled(given)
+    units = _units(embedded, wanted)
+    nobody = Federation(wanted.name, plan.budget, "simulated")
+    return MethodContext(
+        clients=_nobody(embedded, units.count),
+        tasks=tuple(task.labels for task in stream.tasks),
+        family=embedded.family,
+        label_texts=embedded.label_texts,
+        topics=embedded.topics,
+        public=embedded.public,
+        encoder=embedded.encoder,
+        replay=config.replay,
+        head=config.head,
+        plan=plan,
+        ledger=Ledger.in_memory(nobody, SeededKeys(Seeds(source.seed))),
+        seeds=Seeds(source.seed),
+        test_shares=embedded.label_texts[:0],
+        keep=SeedDirectory(Path("nowhere")),
+        units=units,
+    )
+
+
+def _units(embedded: EmbeddedStream, wanted: Wanted) -> Units:
+    """What is declared of the units of privacy."""
+    stream = embedded.stream
+    if wanted.unit == "client":
+        return Units(wanted.members)
+    return Units(stream.registered_people, stream.rows_per_person, stream.clients_per_person)
+
+
+def _nobody(embedded: EmbeddedStream, count: int) -> Population:
+    """So many registered units without a row, until the nodes are there."""
+    train = embedded.train
+    return Population(train.z, train.labels, train.tasks, train.labels, count)
+
+
+def _charter(wanted: Wanted, embedded: EmbeddedStream, plan: Plan, agreement: bytes) -> Charter:
+    stream, shares = embedded.stream, plan.clients
+    if shares is None or plan.unit is None:
+        raise ValueError("plan: clients must add the noise")
+    return Charter(
+        name=wanted.name,
+        family=stream.family,
+        labels=tuple(label.name for label in stream.labels),
+        tasks=tuple(CharterTask(name=task.name, labels=task.labels) for task in stream.tasks),
+        encoder=embedded.encoder,
+        agreement=digest_of(agreement),
+        declaration=wanted.source.digest,
+        unit=wanted.unit,
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        cap=plan.cap,
+        units=_units(embedded, wanted).count,
+        members=shares.members,
+        threshold=shares.threshold,
+        colluders=shares.colluders,
+        spare=shares.spare,
+        coordinates=shares.coordinates,
+        noise=plan.unit,
+    )
+
+
+def wanted_of(charter: Charter, source: Source) -> Wanted:
+    """What a charter was founded on."""
+    wanted = Wanted(
+        charter.name,
+        source,
+        charter.members,
+        charter.threshold,
+        charter.colluders,
+        charter.spare,
+        charter.epsilon,
+        charter.delta,
+        charter.unit,
+    )
+    return replace(wanted, cap=charter.cap)

@@ -1,0 +1,110 @@
+"""Join a federation: a node makes its keys, and pins what its operator agreed to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cslr.errors import ConfigError
+from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint, read_model
+from cslr.federation.parties.node import Node
+from cslr.federation.parties.node_files import NodeFiles, PinnedNode
+from cslr.federation.parties.question import digest_of, unpack_agreement
+from cslr.files import write_atomic
+from cslr.privacy.ledger.facts import agree, differences, plain
+from cslr.runs.deployment.founding import found, wanted_of
+from cslr.runs.deployment.node_rows import rows_of_file, rows_of_part
+from cslr.runs.deployment.source import Source
+
+__all__ = ["Offer", "join", "open_node", "pin_roster", "read_offer", "verify_agreement"]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a node is given before it joins."""
+
+    charter: Charter
+    source: Source
+    agreement: bytes
+
+
+def read_offer(folder: Path) -> Offer:
+    """The offer in a folder; refused unless its parts belong together and keep their promise."""
+    charter = read_model(folder / "charter.json", Charter)
+    source = read_model(folder / "source.json", Source)
+    agreement = (folder / "agreement.safetensors").read_bytes()
+    if source.digest != charter.declaration or digest_of(agreement) != charter.agreement:
+        raise ConfigError(
+            f"the files in {folder} do not belong together; ask the server for the offer anew"
+        )
+    charter.plan  # noqa: B018  refuses noise that is too little for the promised ε
+    return Offer(charter, source, agreement)
+
+
+def verify_agreement(offer: Offer) -> None:
+    """Build the agreement anew from what is declared and public, and compare.
+
+    Machines differ in last bits, so it is compared as ledgers compare plans, by sketches.
+    """
+    wanted = wanted_of(offer.charter, offer.source)
+    mine, theirs = (
+        unpack_agreement(content) for content in (found(wanted).agreement, offer.agreement)
+    )
+    here, there = plain(mine.public_facts()), plain(theirs.public_facts())
+    if not agree(there, here):
+        raise ConfigError(
+            "the agreement is not what this machine makes of the declaration and the public "
+            f"sentences; different: {differences(there, here)}"
+        )
+
+
+def join(
+    offer: Offer, folder: Path, name: str, rows: dict[str, str | int], sessions: int | None = None
+) -> Member:
+    """Make a node in ``folder``: its identity is made there and never leaves.
+
+    sessions: masked vectors that may ever leave it; None: the planned ones and the spare ones.
+    """
+    charter = offer.charter
+    most = sessions or len(charter.tasks) + charter.spare
+    files = NodeFiles(folder)
+    pinned = PinnedNode(name=name, charter=charter, most_sessions=most, rows=rows)
+    identity = files.create(pinned).public_key().public_bytes_raw()
+    write_atomic(folder / "source.json", offer.source.model_dump_json().encode())
+    files.keep_agreement(offer.agreement)
+    member = Member(name=name, identity=identity.hex())
+    member.save(folder / "member.json")
+    return member
+
+
+def pin_roster(folder: Path, roster: Roster) -> str:
+    """Pin the members' keys; returns their fingerprint, to be compared out of band.
+
+    Refused if the node is not among them under its own key, or if others were pinned before.
+    """
+    files = NodeFiles(folder)
+    pinned = files.pinned()
+    roster.terms(pinned.charter)
+    own = files.identity().public_key().public_bytes_raw()
+    if Member(name=pinned.name, identity=own.hex()) not in roster.members:
+        raise ConfigError(f"the roster does not name {pinned.name!r} with the key of this node")
+    if pinned.roster not in (None, roster):
+        raise ConfigError(
+            f"{folder} has pinned another roster. If a key was changed on purpose, found the "
+            "federation anew; otherwise somebody replaces members"
+        )
+    files.pin(pinned.model_copy(update={"roster": roster}))
+    return fingerprint(roster.canonical())
+
+
+def open_node(folder: Path) -> Node:
+    """The node in a folder, with its rows where its operator said they are."""
+    files = NodeFiles(folder)
+    pinned = files.pinned()
+    source = read_model(folder / "source.json", Source)
+    if source.digest != pinned.charter.declaration:
+        raise ConfigError(f"{folder / 'source.json'} is not the one that was agreed on")
+    part, data = pinned.rows.get("part"), pinned.rows.get("data")
+    if isinstance(part, int):
+        return Node(files, lambda: rows_of_part(source, pinned.charter, part))
+    return Node(files, lambda: rows_of_file(source, pinned.charter, Path(str(data))))

@@ -1,0 +1,150 @@
+"""The server's machine: keys, the roster, the SuperLink, and a run over it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from cslr.errors import ConfigError
+from cslr.federation.flower.certificates import make_authority, make_certificate
+from cslr.federation.flower.control import empty_bundle, register_node, start_run
+from cslr.federation.flower.executor import serve_task
+from cslr.federation.flower.processes import Processes, superlink_command, wait_for_port
+from cslr.federation.flower.transport import GridTransport
+from cslr.federation.parties.charter import Member, Roster, read_model
+from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
+from cslr.runs.deployment.serving import Served, Status, learn_remotely
+
+__all__ = [
+    "Application",
+    "address_of",
+    "admit",
+    "applications",
+    "make_server_keys",
+    "run_server",
+    "serve",
+]
+
+_START: float = 120.0
+"""Seconds until a SuperLink must listen."""
+
+
+class Application(BaseModel):
+    """What a node's operator sends to the server: public keys, and nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    member: Member
+    flower: str
+    """The P-384 key by which Flower knows the node, a line in SSH format."""
+
+
+def make_server_keys(served: Served, host: str, port: int) -> None:
+    """A certificate authority of this federation, the server's certificate, and its address."""
+    keys = served.path / "server" / "tls"
+    make_directory(served.path / "server", PRIVATE_FOLDER)
+    make_authority(keys, served.charter.name)
+    make_certificate(keys, "server", tuple({host, "127.0.0.1", "localhost"}), keys)
+    write_atomic(served.path / "offer" / "ca.crt", (keys / "ca.crt").read_bytes())
+    address = {"address": f"{host}:{port}"}
+    write_atomic(served.path / "offer" / "address.json", json.dumps(address).encode())
+
+
+def applications(served: Served) -> list[Application]:
+    """Everybody that applied, from the files in members/."""
+    found = sorted((served.path / "members").glob("*.json"))
+    return [read_model(path, Application) for path in found]
+
+
+def admit(served: Served) -> Roster:
+    """The roster of all that applied, written into the offer; the same again stays as it is."""
+    members = tuple(each.member for each in applications(served))
+    roster = Roster.of(served.charter, members)
+    path = served.path / "offer" / "roster.json"
+    if path.exists() and served.roster != roster:
+        raise ConfigError(
+            f"{path} names other members than the files in {served.path / 'members'}. Members do "
+            "not change within a federation: found a new one with `cslr federation init`"
+        )
+    roster.save(path)
+    return roster
+
+
+def serve(served: Served, going_on: Callable[[], bool], on_line: Callable[[str], None]) -> None:
+    """Run the SuperLink while ``going_on()``; nodes can connect from then on."""
+    admit(served)
+    address = address_of(served.path / "offer")
+    host, _, port = address.rpartition(":")
+    folder = served.path / "server"
+    with Processes(folder / "logs") as processes:
+        database = folder / "logs" / "flower.db"
+        processes.start("superlink", superlink_command(host, int(port), folder / "tls", database))
+        write_atomic(folder / "serve.pid", str(os.getpid()).encode())
+        try:
+            wait_for_port(address, processes, _START)
+            for each in applications(served):
+                register_node(address, folder / "tls" / "ca.crt", each.flower)
+            write_atomic(folder / "serving", b"")
+            on_line(f"serving {served.charter.name} at {address}")
+            while going_on():
+                processes.check()
+                time.sleep(0.5)
+        finally:
+            (folder / "serve.pid").unlink(missing_ok=True)
+            (folder / "serving").unlink(missing_ok=True)
+
+
+def run_server(
+    served: Served,
+    status: Status,
+    seconds: float,
+    present: int | None = None,
+    wait: float = 300.0,
+    bundle: bytes | None = None,
+) -> None:
+    """Learn every task over the SuperLink that ``serve`` runs, in this process.
+
+    seconds: the deadline of an exchange. present: nodes to wait for; None: all members.
+    bundle: the app that Flower ships to nodes, which they do not run; None: an empty one.
+    """
+    charter, roster = served.charter, served.roster
+    address, authority = address_of(served.path / "offer"), served.path / "offer" / "ca.crt"
+    status.write(phase="starting", address=address)
+    start_run(address, authority, bundle or empty_bundle())
+    needed = present or charter.members
+
+    def main(transport: GridTransport) -> None:
+        _wait_for(transport, needed, status, wait)
+        learn_remotely(served, transport, status, seconds)
+
+    terms = roster.terms(charter)
+    serve_task(address, authority, lambda grid: main(GridTransport(grid, terms)), wait)
+
+
+def _wait_for(transport: GridTransport, needed: int, status: Status, wait: float) -> None:
+    """Wait until so many members are there."""
+    end, known = time.monotonic() + wait, -1
+    while len(there := transport.present()) < needed:
+        if len(there) != known:
+            known = len(there)
+            names = [status.members[number] for number in sorted(there)]
+            status.write(phase="waiting", members=names)
+            status.on_line(f"waiting for nodes: {known} of {needed} are there")
+        if time.monotonic() > end:
+            raise ConfigError(
+                f"only {known} of {needed} nodes came within {wait:g} s; see their logs"
+            )
+        time.sleep(0.5)
+
+
+def address_of(offer: Path) -> str:
+    """Where the server listens."""
+    try:
+        return str(json.loads((offer / "address.json").read_bytes())["address"])
+    except (OSError, ValueError, KeyError):
+        raise ConfigError(f"{offer} has no address of the server") from None

@@ -1,0 +1,155 @@
+"""What is declared about rows and what is public, as one file that all parties have.
+
+Everything here is PUBLIC: labels, tasks, columns, public sentences, the encoder's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cslr.arrays import IntArray
+from cslr.config import Config, HeadConfig, PrivacyConfig, StreamConfig, mistakes
+from cslr.data.own import Declaration, load_declaration, read_public
+from cslr.data.own.parse.labels import Known
+from cslr.data.stream import Rows, Stream
+from cslr.data.streams import EMBEDDED, load_stream
+from cslr.errors import ConfigError
+from cslr.runs.own_data import MOST_PUBLIC
+from cslr.text.spacing import spaced
+
+__all__ = ["Source", "source_of_declaration", "source_of_stream"]
+
+
+class Source(BaseModel):
+    """Where rows come from: an embedded stream that nodes share out, or rows of their own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stream: str = ""
+    declaration: str = ""
+    """The text of the declaration, where nodes have rows of their own."""
+    public: tuple[str, ...] = ()
+    """Public sentences to go with it."""
+    tasks: int | None = Field(None, ge=1)
+    """Only the first tasks of an embedded stream; None: all."""
+    encoder: str = "minilm"
+    seed: int = Field(13, ge=0)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything here."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def declared(self) -> Declaration | None:
+        """What is declared about own rows; None: the stream is embedded."""
+        if not self.declaration:
+            return None
+        try:
+            return Declaration.model_validate(tomllib.loads(self.declaration))
+        except (ValueError, ValidationError) as error:
+            why = mistakes(error, Declaration) if isinstance(error, ValidationError) else str(error)
+            raise ConfigError(f"the declaration of the federation is not valid: {why}") from None
+
+    def config(self, unit: str, epsilon: float, delta: float, nodes: int) -> Config:
+        """The configuration of everything that is computed from this."""
+        privacy = PrivacyConfig(
+            epsilon=epsilon, delta=delta, unit=unit, mode="enforced", federation=Path("federation")
+        )
+        name = self.stream or self._declared().name
+        clients = nodes if self.stream else None
+        return Config(
+            seeds=(self.seed,),
+            encoder=self.encoder,
+            stream=StreamConfig(name=name, clients=clients),
+            privacy=privacy,
+            head=HeadConfig(kind="released"),
+        )
+
+    def without_rows(self) -> Stream:
+        """The stream as the server knows it: everything public, and not one row."""
+        if self.stream:
+            stream = self.with_rows()
+            people = stream.registered_people
+            return replace(stream, train=_none(), test=_none(), people=people)
+        declaration = self._declared()
+        known = Known.of(declaration)
+        tagging = declaration.family == "tagging"
+        return Stream(
+            name=declaration.name,
+            labels=known.labels,
+            tasks=known.tasks,
+            train=_none(),
+            test=_none(),
+            public=tuple(map(spaced, self.public)) if tagging else self.public,
+            scenarios=(declaration.scenario,),
+            clients=declaration.clients,
+            family=declaration.family,
+            partition="given",
+            people=declaration.people,
+            rows_per_person=declaration.rows_per_person,
+            clients_per_person=declaration.clients_per_person,
+        )
+
+    def with_rows(self) -> Stream:
+        """The embedded stream with all its rows, which are invented."""
+        stream = load_stream(self.stream, None)
+        if self.tasks is None:
+            return stream
+        if self.tasks > len(stream.tasks):
+            raise ConfigError(f"{self.stream!r} has {len(stream.tasks)} tasks, not {self.tasks}")
+        train, test = (_of_tasks(rows, self.tasks) for rows in (stream.train, stream.test))
+        return replace(stream, tasks=stream.tasks[: self.tasks], train=train, test=test)
+
+    def _declared(self) -> Declaration:
+        declaration = self.declared()
+        if declaration is None:
+            raise ConfigError("the federation has neither an embedded stream nor a declaration")
+        return declaration
+
+
+def source_of_stream(name: str, tasks: int | None, encoder: str, seed: int) -> Source:
+    """Of a stream that comes with the program."""
+    if name not in EMBEDDED:
+        raise ConfigError(
+            f"--stream {name}: only {', '.join(EMBEDDED)} can be shared out among nodes; for rows "
+            "of your own give --declaration FILE"
+        )
+    return Source(stream=name, tasks=tasks, encoder=encoder, seed=seed)
+
+
+def source_of_declaration(path: Path, encoder: str, seed: int) -> Source:
+    """Of rows that nodes hold, as declared in a file."""
+    declaration = load_declaration(path)
+    declaration.require_confirmed()
+    if declaration.public is None:
+        raise ConfigError(f"{path} names no public sentences; add public = FILE to it")
+    public = read_public(declaration.public)[:MOST_PUBLIC]
+    text = path.read_text(encoding="utf-8")
+    return Source(declaration=text, public=public, encoder=encoder, seed=seed)
+
+
+def _none() -> Rows:
+    return Rows((), (), np.zeros(0, dtype=np.int64))
+
+
+def _of_tasks(rows: Rows, tasks: int) -> Rows:
+    """The rows of the first tasks."""
+    mine = np.flatnonzero(rows.tasks < tasks)
+
+    def part(values: IntArray | None) -> IntArray | None:
+        return None if values is None else values[mine]
+
+    return Rows(
+        tuple(rows.texts[i] for i in mine),
+        tuple(rows.answers[i] for i in mine),
+        rows.tasks[mine],
+        part(rows.people),
+        part(rows.clients),
+        part(rows.kinds),
+    )

@@ -1,0 +1,196 @@
+"""What a hostile server sends beyond the moves of the secure sum, and how a node refuses it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cslr.errors import (
+    BadField,
+    BadSignature,
+    ConfigError,
+    MalformedMessage,
+    OutOfTurn,
+    SumAborted,
+    TermsDiffer,
+    TruncatedMessage,
+    UnknownClient,
+    WrongKind,
+    WrongShape,
+)
+from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint
+from cslr.federation.parties.node import ROUTES
+from cslr.federation.parties.proof import proven
+from cslr.federation.parties.question import (
+    framed,
+    pack_agreement,
+    pack_question,
+    release_of,
+    unframed,
+    unpack_agreement,
+    unpack_question,
+)
+from cslr.federation.parties.refusals import CODES, FAILED, code_of, meaning_of
+from cslr.federation.parties.result_files import pack_result, unpack_result
+from cslr.methods.cslr import agree
+from cslr.protocol.round import sum_ask
+from tests.federation.parties.machines import N
+
+
+def changed(federation, keep, change):
+    """Learn with a server whose mask question is changed; all refusals."""
+
+    def tamper(route, member, body):
+        if route != "mask":
+            return body
+        question, request = unframed(body)
+        return framed(change(question), request)
+
+    federation.transport.tamper = tamper
+    with pytest.raises(SumAborted):
+        federation.learn(keep)
+    assert all(federation.spent(number) == [] for number in range(N)), "refused before charging"
+    return {type(error) for _, _, error in federation.transport.refused}
+
+
+def test_a_question_about_another_task_is_refused_and_costs_nothing(machines, drawer):
+    def another(question):
+        _, means = unpack_question(question, federation.node(0).agreement, 2)
+        return pack_question(1, means)
+
+    federation = machines()
+    assert changed(federation, drawer, another) == {TermsDiffer}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda q: pack_question(9, np.zeros((2, 8))), BadField),
+        (lambda q: pack_question(0, np.full((2, 8), np.nan)), BadField),
+        (lambda q: pack_question(0, np.zeros((3, 8))), BadField),
+        (lambda q: pack_question(0, np.zeros((2, 7))), WrongShape),
+        (lambda q: b"pickle", MalformedMessage),
+        (lambda q: b"", MalformedMessage),
+    ],
+)
+def test_a_question_that_does_not_fit_is_refused_and_costs_nothing(machines, drawer, change, error):
+    assert changed(machines(), drawer, change) == {error}
+
+
+def test_a_lower_sigma_is_refused_and_costs_nothing(machines, drawer):
+    federation = machines()
+    context, coordinator = federation.server(drawer)
+    with context.ledger:
+        agreement = agree(context)
+        request = agreement.request(0, context.tasks[0])
+        ask = sum_ask(request)
+        release = release_of(ask, federation.charter.noise / 2)
+        question = pack_question(0, request.prototypes.mean)
+        charge = context.plan.charge("task 0", 0)
+        with pytest.raises(SumAborted):
+            coordinator.total(release, question, charge, context.ledger)
+    assert {type(error) for _, _, error in federation.transport.refused} == {TermsDiffer}
+    assert federation.spent(0) == []
+
+
+def test_another_agreement_than_the_pinned_one_is_refused(machines, drawer):
+    federation = machines()
+    node = federation.node(0)
+    assert node.answer("agreement", b"") == b"\1"
+    other = bytearray(federation.agreement)
+    other[-1] ^= 1
+    with pytest.raises(TermsDiffer, match="another agreement"):
+        node.answer("agreement", bytes(other))
+    assert node.answer("agreement", b"") == b"\1"
+    (federation.files(1).path / "agreement.safetensors").unlink()
+    federation.end(1)
+    federation.start(1)
+    assert federation.node(1).answer("agreement", b"") == b"\0"
+    with pytest.raises(OutOfTurn, match="agreement"):
+        federation.node(1).agreement  # noqa: B018
+
+
+def test_the_agreement_travels_to_the_last_bit(machines):
+    federation = machines()
+    there = unpack_agreement(federation.agreement)
+    here = agree(federation.context)
+    assert pack_agreement(there) == federation.agreement
+    assert there.space.digest() == here.space.digest()
+    assert (there.bounds, there.kept, there.resolution) == (here.bounds, here.kept, here.resolution)
+    with pytest.raises(MalformedMessage):
+        unpack_agreement(pack_question(0, np.zeros((2, 8))))
+
+
+def test_a_charter_that_promises_more_than_its_noise_gives_is_refused(machines):
+    charter = machines().charter
+    weak = Charter.model_validate({**charter.model_dump(), "noise": charter.noise * 0.99})
+    with pytest.raises(ConfigError, match="needs"):
+        weak.plan  # noqa: B018
+    assert charter.plan.sigma == charter.noise
+
+
+def test_terms_depend_on_every_word_of_the_charter(machines):
+    federation = machines()
+    other = Charter.model_validate({**federation.charter.model_dump(), "spare": 1})
+    with pytest.raises(ConfigError, match="another charter"):
+        federation.roster.terms(other)
+    roster = Roster.of(other, federation.roster.members)
+    assert roster.terms(other).digest != federation.roster.terms(federation.charter).digest
+    with pytest.raises(ConfigError, match="5 members"):
+        Roster.of(other, federation.roster.members[:4])
+    twice = (*federation.roster.members[:4], federation.roster.members[0])
+    with pytest.raises(ConfigError, match="different names"):
+        Roster.of(other, twice)
+    assert len(fingerprint(other.canonical()).split()) == 5
+
+
+def test_who_is_not_on_the_roster_proves_nothing(machines):
+    federation = machines()
+    terms, challenge = federation.roster.terms(federation.charter), bytes(32)
+    answer = federation.node(3).answer("hello", challenge)
+    assert proven(terms, challenge, answer) == 3
+    with pytest.raises(BadSignature):
+        proven(terms, b"\1" * 32, answer)
+    with pytest.raises(BadSignature):
+        proven(terms, challenge, (4).to_bytes(4, "little") + answer[4:])
+    with pytest.raises(UnknownClient):
+        proven(terms, challenge, (9).to_bytes(4, "little") + answer[4:])
+    with pytest.raises(TruncatedMessage):
+        federation.node(3).answer("hello", b"short")
+
+
+def test_an_unknown_route_or_a_message_on_another_route_is_refused(machines):
+    node = machines().node(0)
+    with pytest.raises(WrongKind):
+        node.answer("run", b"")
+    for route in ROUTES:
+        if route not in ("agreement", "result"):
+            with pytest.raises(Exception) as caught:  # noqa: PT011
+                node.answer(route, b"\0" * 40)
+            assert code_of(caught.value) != FAILED
+
+
+def test_a_result_cannot_be_written_elsewhere(machines):
+    node = machines().node(0)
+    good = {"config.json": b"{}", "model.json": b"{}", "seed-13/head.safetensors": b"h"}
+    assert unpack_result(pack_result(good)) == good
+    node.answer("result", pack_result(good))
+    assert (node.files.model / "seed-13" / "head.safetensors").read_bytes() == b"h"
+    for name in ("../node.json", "/etc/passwd", "seed-13/../../x", "head.py", "config.json/x"):
+        with pytest.raises(BadField):
+            node.answer("result", pack_result({name: b"x"}))
+    with pytest.raises(TruncatedMessage):
+        unpack_result(pack_result(good)[:-1])
+
+
+def test_codes_tell_nothing_of_rows():
+    assert code_of(ValueError("Marie Holt")) == FAILED
+    assert code_of(ConfigError("/home/marie")) == FAILED
+    assert len({code for code, _ in CODES.values()}) == len(CODES)
+    assert "log" in meaning_of(FAILED)
+    assert meaning_of(12) == "the node pinned other terms"
+
+
+def test_a_name_that_could_be_a_path_is_no_member():
+    with pytest.raises(ValueError, match="name"):
+        Member(name="../a", identity="0" * 64)

@@ -1,0 +1,102 @@
+"""The outlook of a plan: what is released, how many speak, what to expect, which cap to take."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cslr.errors import ConfigError
+from cslr.methods.outlook import MOST, NOTHING, Federated, outlook_of
+from cslr.privacy.plan import Budget, calibrate
+
+
+def federation(units, epsilon=4.0, unit="person", tasks=4, **more):
+    usual = {"rows_per_unit": 1 if unit == "person" else 8}
+    return Federated(Budget(epsilon, unit=unit), units, tasks, **{**usual, **more})
+
+
+def test_the_resolution_is_told_in_words():
+    many, few = outlook_of(federation(12_000)), outlook_of(federation(20, unit="client"))
+    assert many.resolution.tied > 100
+    told = f"means in 384 directions, a tied matrix in {many.resolution.tied}; one message a task"
+    assert many.releases() == told
+    assert (
+        few.releases() == "means in 384 directions, one number for the spread; one message a task"
+    )
+    assert "2 means a label" in outlook_of(federation(12_000, sub_modes=2)).releases()
+
+
+def test_speakers_are_counted_as_they_are():
+    # People with rows of one task do not speak about two because they would be allowed to.
+    assert outlook_of(federation(12_000), cap=2).speakers == 3000
+    assert outlook_of(federation(12_000, tasks_per_unit=2), cap=2).speakers == 6000
+    assert outlook_of(federation(12_000, tasks_per_unit=2), cap=1).speakers == 3000
+    assert outlook_of(federation(20, unit="client")).speakers == 20
+
+
+@pytest.mark.parametrize(("spoken", "cap"), [(1, 1), (2, 2), (4, 4)])
+def test_the_suggested_cap_is_the_tasks_that_a_unit_has(spoken, cap):
+    outlook = outlook_of(federation(900, tasks_per_unit=spoken))
+    assert outlook.best_cap == cap
+    shares = {each.cap: each.share for each in outlook.caps}
+    assert max(shares.values()) == shares[cap]
+    assert [each.sigma for each in outlook.caps] == sorted(each.sigma for each in outlook.caps)
+
+
+def test_gradient_rounds_are_told_with_their_messages():
+    outlook = outlook_of(federation(5000, tasks=5, labels_per_task=2, all_labels=True))
+    assert outlook.rounds
+    assert outlook.messages == 15
+    assert "15 gradient rounds" in outlook.releases()
+    once = calibrate(Budget(4.0, unit="person"), 5, cap=1).sigma
+    assert outlook.plan.head_sigma == pytest.approx(math.sqrt(15) * once)
+    few = outlook_of(federation(50, unit="client", tasks=5, labels_per_task=2, all_labels=True))
+    assert not few.rounds
+    assert few.messages == 1
+
+
+def test_the_forecast_grows_with_units_and_epsilon_and_stays_a_share():
+    shares = [
+        [outlook_of(federation(units, epsilon)).share for epsilon in (1.0, 4.0, 8.0)]
+        for units in (20, 300, 3000, 12_000)
+    ]
+    for row in shares:
+        assert row == sorted(row)
+    for column in zip(*shares, strict=True):
+        assert list(column) == sorted(column)
+    assert 0 < shares[0][0] < NOTHING < shares[-1][-1] < MOST
+
+
+def test_few_rows_of_a_silo_count_less():
+    full = outlook_of(federation(20, unit="client")).share
+    assert outlook_of(federation(20, unit="client", rows_per_unit=1)).share < full
+
+
+@pytest.mark.parametrize("units", [2, 20, 60, 200, 2000, 20_000])
+def test_little_signal_is_never_called_good(units):
+    outlook = outlook_of(federation(units, unit="client"))
+    verdict = outlook.verdict()
+    assert "good" not in verdict.lower()
+    if outlook.share < NOTHING:
+        assert verdict.startswith("Not useful")
+    elif outlook.share < 0.3:
+        assert "no better than zero-shot" in verdict
+    else:
+        assert verdict.startswith("Expected to close about")
+
+
+def test_the_number_of_units_that_would_help_does_help():
+    outlook = outlook_of(federation(20, unit="client"))
+    assert outlook_of(federation(outlook.needed(), unit="client")).share >= 0.299
+
+
+def test_without_noise_nothing_is_protected():
+    outlook = outlook_of(federation(20, math.inf))
+    assert outlook.verdict() == "No noise: nothing is protected."
+    assert outlook.share == MOST
+
+
+def test_a_unit_cannot_have_more_tasks_than_there_are():
+    with pytest.raises(ConfigError, match="1 to 4 tasks, not 5"):
+        federation(20, tasks_per_unit=5)

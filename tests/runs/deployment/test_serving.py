@@ -1,0 +1,165 @@
+"""A federation from its founding to predictions on a node, on the embedded streams, in one process.
+
+All tests here share one embedding cache, so they run in one worker.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cslr.errors import ConfigError
+from cslr.federation.parties.charter import Member, Roster, fingerprint
+from cslr.privacy.ledger.book import Ledger
+from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
+from cslr.runs.deployment.joining import (
+    join,
+    open_node,
+    pin_roster,
+    read_offer,
+    verify_agreement,
+)
+from cslr.runs.deployment.node_figures import own_accuracy
+from cslr.runs.deployment.node_rows import rows_of_part
+from cslr.runs.deployment.serving import Served, learn_remotely
+from cslr.runs.deployment.source import source_of_declaration, source_of_stream
+from cslr.runs.predict import load_predictor
+from tests.federation.parties.machines import InProcess
+
+pytestmark = pytest.mark.xdist_group("cli")
+N = 5
+
+
+@pytest.fixture(autouse=True)
+def shared_cache(cache, monkeypatch):
+    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
+
+
+def wanted(source, members: int = N, spare: int = 1) -> Wanted:
+    colluders = usual_colluders(members)
+    threshold = usual_threshold(members, colluders)
+    return Wanted("clinics", source, members, threshold, colluders, spare, 8.0, 1e-5, "person")
+
+
+def founded(folder, source, rows) -> Served:
+    """A federation whose members have all joined."""
+    served = Served(folder)
+    found(wanted(source, len(rows))).save(folder / "offer")
+    offer = read_offer(folder / "offer")
+    members = [join(offer, folder / f"node-{i}", f"node-{i}", each) for i, each in enumerate(rows)]
+    roster = Roster.of(offer.charter, tuple(members))
+    roster.save(folder / "offer" / "roster.json")
+    for number in range(len(rows)):
+        assert pin_roster(folder / f"node-{number}", roster) == fingerprint(roster.canonical())
+    return served
+
+
+def test_the_usual_threshold_leaves_no_two_sets_of_survivors():
+    sizes = [
+        (n, usual_threshold(n, usual_colluders(n)), usual_colluders(n)) for n in (3, 5, 20, 99)
+    ]
+    assert sizes == [(3, 3, 1), (5, 4, 1), (20, 14, 2), (99, 66, 9)]
+
+
+def test_an_embedded_stream_is_learnt_and_every_node_can_predict(tmp_path):
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    served = founded(tmp_path, source, [{"part": part} for part in range(N)])
+    nodes = {number: open_node(tmp_path / f"node-{number}") for number in range(N)}
+    lines: list[str] = []
+    status = served.status(lines.append)
+    learn_remotely(served, InProcess(nodes), status, 5.0)
+    spent = Ledger.read(tmp_path / "server" / "ledger.jsonl")
+    assert [charge.label for charge in spent.charges] == ["task 0", "task 1"]
+    told = json.loads(status.path.read_bytes())
+    assert told["phase"] == "finished"
+    assert told["tasks"] == 2
+    assert told["epsilon"]["server"] == told["epsilon"]["roster"] < 8.0
+    assert any("unmask" in line for line in lines)
+    (answer,) = load_predictor(nodes[3].files.model).answers(["My heart beats far too fast."])
+    assert answer.choices[0].label == "heart"
+    line = own_accuracy(source, {"part": 3}, nodes[3].files.model)
+    assert float(line.split(" % right")[0]) > 80
+    for node in nodes.values():
+        assert len(node.ledger.charges) == 2
+        assert (node.files.model / "seed-13" / "task-1.safetensors").read_bytes() == (
+            served.run / "seed-13" / "task-1.safetensors"
+        ).read_bytes()
+        node.close()
+
+
+def test_what_nodes_hold_together_is_the_stream():
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    charter = found(wanted(source)).charter
+    parts = [rows_of_part(source, charter, part) for part in range(N)]
+    stream = source.with_rows()
+    assert sum(len(part.z) for part in parts) == len(stream.train)
+    assert sum(part.count for part in parts) == charter.units
+    addresses = np.concatenate([part.addresses for part in parts])
+    assert len(set(addresses.tolist())) == len(addresses)
+
+
+def test_a_server_has_no_row(tmp_path):
+    stream = source_of_stream("clinic", None, "minilm", 13).without_rows()
+    assert len(stream.train) == len(stream.test) == 0
+    assert len(stream.tasks) == 4
+
+
+def test_own_rows_are_read_as_on_one_machine(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    root = Path(__file__).parents[3] / "examples" / "clinics"
+    header, *lines = (root / "clinics.csv").read_text(encoding="utf-8").splitlines()
+    place = header.split(",").index("clinic")
+    names = sorted({line.split(",")[place] for line in lines})
+    for number, name in enumerate(names):
+        own = [line for line in lines if line.split(",")[place] == name]
+        (folder / f"{number}.csv").write_text("\n".join([header, *own]) + "\n", encoding="utf-8")
+    source = source_of_declaration(root / "clinics.cslr.toml", "minilm", 13)
+    rows = [{"data": str(folder / f"{number}.csv")} for number in range(len(names))]
+    served = founded(tmp_path, source, rows)
+    node = open_node(tmp_path / "node-0")
+    assert set(np.unique(node.population.tasks)) <= set(range(len(served.charter.tasks)))
+    assert len(node.population.z) > 10
+    node.close()
+
+
+def test_an_offer_whose_parts_do_not_belong_together_is_refused(tmp_path):
+    found(wanted(source_of_stream("clinic", 2, "minilm", 13))).save(tmp_path / "offer")
+    source_of_stream("clinic", 1, "minilm", 13)
+    other = source_of_stream("clinic", 1, "minilm", 13).model_dump_json()
+    (tmp_path / "offer" / "source.json").write_text(other)
+    with pytest.raises(ConfigError, match="do not belong together"):
+        read_offer(tmp_path / "offer")
+
+
+def test_an_agreement_is_verified_against_what_it_was_made_from(tmp_path):
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    found(wanted(source)).save(tmp_path / "offer")
+    offer = read_offer(tmp_path / "offer")
+    verify_agreement(offer)
+    other = found(wanted(source_of_stream("clinic", 2, "minilm", 17)))
+    with pytest.raises(ConfigError, match=r"different: .*seed"):
+        verify_agreement(replace(offer, agreement=other.agreement))
+
+
+def test_a_roster_without_the_nodes_own_key_is_not_pinned(tmp_path):
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    found(wanted(source, 3)).save(tmp_path / "offer")
+    offer = read_offer(tmp_path / "offer")
+    members = [join(offer, tmp_path / f"node-{i}", f"node-{i}", {"part": i}) for i in range(3)]
+    false = Member(name="node-1", identity="ab" * 32)
+    with pytest.raises(ConfigError, match="does not name 'node-1'"):
+        pin_roster(tmp_path / "node-1", Roster.of(offer.charter, (members[0], false, members[2])))
+    roster = Roster.of(offer.charter, tuple(members))
+    pin_roster(tmp_path / "node-1", roster)
+    other = Roster.of(offer.charter, (Member(name="node-0", identity="cd" * 32), *members[1:]))
+    with pytest.raises(ConfigError, match="pinned another roster"):
+        pin_roster(tmp_path / "node-1", other)
+    with pytest.raises(ConfigError, match="no roster yet"):
+        open_node(tmp_path / "node-0")
+    with pytest.raises(ConfigError, match="is a node already"):
+        join(offer, tmp_path / "node-0", "node-0", {})
