@@ -272,11 +272,11 @@ class Config(_Section):
 
     @model_serializer(mode="wrap")
     def _without_paper(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without the paper's constants where they are the paper's: names stay what they were."""
+        """With those constants of the paper that were changed: other names stay what they were."""
         plain: dict[str, Any] = usual(self)
-        if not plain["paper"]:
-            del plain["paper"]
-        return plain
+        constants = plain.pop("paper")
+        changed = {n: v for n, v in constants.items() if v != getattr(THE_PAPERS, n)}
+        return {**plain, "paper": changed} if changed else plain
 
     @model_validator(mode="before")
     @classmethod

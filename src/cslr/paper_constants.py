@@ -6,9 +6,9 @@ constant and gives no value, the docstring says so. docs/paper.md has a row for 
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["NOISE_TABLE", "THE_PAPERS", "PaperConstants"]
 
@@ -58,12 +58,6 @@ class PaperConstants(BaseModel):
     """The head at first: random, or the one that label texts give."""
     unit_length: bool = False
     """Whether replay samples are brought to norm ``b_z``, which embeddings of texts have."""
-
-    @model_serializer(mode="wrap")
-    def _changed(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Only what differs from the defaults: other configurations keep their names."""
-        fields = type(self).model_fields
-        return {name: value for name, value in usual(self).items() if value != fields[name].default}
 
 
 THE_PAPERS: Final = PaperConstants()
