@@ -314,7 +314,7 @@ def _share_of_texts(public: FloatArray, texts: FloatArray, groups: IntArray) -> 
 
     A corpus may hold no sentence that is about a label. How clearly those of ``groups`` (c, k)
     prefer their own label, in standard deviations m of a similarity, tells: they count for
-    m⁴ / (1 + m⁴).
+    m² / (1 + m²).
     """
     if len(texts) < 2:
         return 0.5
@@ -324,7 +324,7 @@ def _share_of_texts(public: FloatArray, texts: FloatArray, groups: IntArray) -> 
         others = np.delete(similarity[group], label, axis=1).max(axis=1)
         margins.append((similarity[group, label] - others).mean() / similarity[:, label].std())
     clear = max(float(np.mean(margins)), 0.0)
-    return 1.0 / (1.0 + clear**4)
+    return 1.0 / (1.0 + clear**2)
 
 
 def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
