@@ -80,7 +80,7 @@ class Node:
         )
         keys = EphemeralKeys(files.path / "keys")
         self.ledger = Ledger.at(files.path / "ledger.jsonl", self.charter.federation, keys)
-        self._rows = rows
+        self._read_rows = rows
         self.on_result: Callable[[Path], None] = lambda model: None
         """Told where the result of a task is, after it came."""
 
@@ -91,7 +91,7 @@ class Node:
     @cached_property
     def population(self) -> Population:
         """This node's rows, read when they are first needed."""
-        return self._rows()
+        return self._read_rows()
 
     @cached_property
     def _spoken(self) -> CapMemory:
