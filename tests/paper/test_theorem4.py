@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from cslr.cli.show.schedule import priced_schedule, schedule_text
+from cslr.errors import ConfigError
 from cslr.privacy.accounting import rdp_epsilon
 from cslr.privacy.plan import Budget, Schedule, calibrate, with_noise
 from cslr.privacy.theorem4 import ORDERS, ReplayRound, replay_costs, theorem4_epsilon
@@ -48,3 +50,18 @@ def test_lists_are_not_amplified():
 def test_what_is_no_round_is_refused(arguments):
     with pytest.raises(ValueError, match=r"round|multipliers|q must"):
         ReplayRound(**arguments)
+
+
+def test_a_schedule_is_priced_both_ways():
+    priced = priced_schedule("1,4,1", Budget(4.0), 4, 0.3)
+    plan = calibrate(Budget(4.0), 4, 0.3, schedule=Schedule(replay=4, lists=1))
+    assert priced["sigma"] == plan.sigma
+    assert priced["epsilon"] == pytest.approx(4.0, rel=1e-6)
+    assert priced["theorem4_epsilon"] > 4.0
+    assert "1 lists and 4 separate statistics in each of 4 rounds" in schedule_text(priced)
+
+
+@pytest.mark.parametrize("text", ["1,4", "a,b,c", "0,0,1", "1,4,0"])
+def test_another_schedule_is_refused(text):
+    with pytest.raises(ConfigError, match="--schedule"):
+        priced_schedule(text, Budget(4.0), 4, 1.0)

@@ -61,6 +61,10 @@ def plan_command(
     clients_per_person: Annotated[
         int, typer.Option(min=1, help="The most clients that hold rows of one person.")
     ] = 1,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="Price LISTS,STATISTICS,ROUNDS per task too, e.g. 1,4,50 (Theorem 4)."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Compute the noise multiplier σ for a target (ε, δ), its cost and a forecast of utility.
@@ -74,6 +78,7 @@ def plan_command(
     from typing import get_args
 
     from cslr.cli.show.planned import outlook_values, print_outlook
+    from cslr.cli.show.schedule import priced_schedule, schedule_text
     from cslr.errors import ConfigError
     from cslr.methods.outlook import Federated, outlook_of
     from cslr.privacy.forecast import promise_warnings
@@ -103,10 +108,16 @@ def plan_command(
     for warning in promise_warnings(epsilon, delta, count, unit):  # type: ignore[arg-type]
         typer.echo(f"warning: {warning}", err=True)
     outlook = outlook_of(federation, cap)
+    priced = None
+    if schedule is not None:
+        priced = priced_schedule(schedule, federation.budget, tasks, participation)
     if as_json:
-        typer.echo(json.dumps(outlook_values(outlook)))
+        more = {"schedule": priced} if priced else {}
+        typer.echo(json.dumps({**outlook_values(outlook), **more}))
         return
     print_outlook(outlook, Console())
+    if priced:
+        typer.echo(schedule_text(priced))
 
 
 class _ShowsByDefault(TyperGroup):
