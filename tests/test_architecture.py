@@ -351,7 +351,6 @@ SHARED_FILE_NAMES = {
     "checks.py": ("privacy/secure_sum", "runs"),
     "codec.py": ("federation/wire", "privacy/secure_sum"),
     "messages.py": ("privacy/secure_sum", "protocol"),
-    "results.py": ("federation/parties", "runs"),  # of a federation on machines, and of a run
     "server.py": ("methods/fedta", "privacy/secure_sum"),
     "words.py": ("report", "text"),  # wording of a report, and word vectors
     "terms.py": ("federation/wire", "privacy/secure_sum"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from cslr.methods import federated_head
 from cslr.methods.cslr import stages
 from cslr.methods.dp_sgd import stages as dp_sgd
 from cslr.methods.federated_head import CLIP, WIDE, federated_stage
+from cslr.methods.method import MethodContext
 from cslr.privacy.values import _SEAL
 from cslr.protocol.updates import UpdateId, update_ask
 
@@ -31,7 +33,12 @@ def told(monkeypatch):
 
 
 def head(kind: str, **more: object) -> dict[str, object]:
-    return {"kind": kind, "rounds": 2, "participation": 1.0, **more}
+    return {"kind": kind, "rounds": 2, **more}
+
+
+def sampled(context: MethodContext, q: float) -> MethodContext:
+    """The same with so many of the clients in a round."""
+    return replace(context, plan=replace(context.plan, head_q=q))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,7 +100,7 @@ def test_without_noise_the_head_moves_by_the_mean_of_the_updates(make_context, t
 
 
 def test_a_round_to_which_nobody_comes_leaves_the_head_alone(make_context):
-    context = make_context(head=head("federated", rounds=1, participation=1e-6))
+    context = sampled(make_context(head=head("federated", rounds=1)), 1e-6)
     assert context.cohort(0, 0).size == 0
     start = context.initial_head()
     assert federated_stage(context, 0, start, replay=None, space=None) is start
@@ -101,14 +108,14 @@ def test_a_round_to_which_nobody_comes_leaves_the_head_alone(make_context):
 
 
 def test_every_round_has_a_cohort_of_its_own(make_context):
-    context = make_context(head=head("federated", participation=0.5))
+    context = sampled(make_context(head=head("federated")), 0.5)
     cohorts = [context.cohort(0, number).taking_part for number in range(6)]
     cohorts.append(context.cohort(0).taking_part)  # that of the replay: all of them, q = 1
     assert len({cohort.tobytes() for cohort in cohorts}) == 7
 
 
 def test_a_head_that_clients_train_learns_what_they_hold(make_context, world):
-    context = make_context(head=head("federated", rounds=20, learning_rate=3e-3))
+    context = make_context(head=head("federated", rounds=120))
     *_, last = stages(context)
     best = last().scores(world.test_z).argmax(axis=1)
     assert np.mean(best == world.test_labels) > 0.9

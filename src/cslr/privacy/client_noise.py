@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cslr.errors import ConfigError
-from cslr.privacy.noise import DRAW_ERROR
 
-__all__ = ["ClientNoise"]
+__all__ = ["DRAW_ERROR", "ClientNoise"]
+
+DRAW_ERROR: Final = 2.0**-48
+"""Total variation between one draw of ``noise.discrete_gaussian`` and the discrete Gaussian."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from cslr.arrays import BoolArray, IntArray
 
 __all__ = [
-    "DRAW_ERROR",
     "MOST_SIGMA",
     "KeyStream",
     "discrete_gaussian",
@@ -31,9 +30,6 @@ __all__ = [
     "poisson_cohort",
     "tag_for_sum",
 ]
-
-DRAW_ERROR: Final = 2.0**-48
-"""Total variation between one draw of the sampler and the discrete Gaussian."""
 
 MOST_SIGMA: Final = 2**40
 """Grid steps: up to here a draw takes its low bits and its sign from one word."""

@@ -17,8 +17,9 @@ import math
 from typing import Final
 
 from cslr.arrays import IntArray
+from cslr.privacy.client_noise import DRAW_ERROR
 from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps
-from cslr.privacy.noise import DRAW_ERROR, KeyStream, discrete_gaussian
+from cslr.privacy.noise import KeyStream, discrete_gaussian
 
 __all__ = [
     "draw_share",
