@@ -25,7 +25,7 @@ def test_a_method_that_is_compared_has_settings_of_its_own():
     assert other.is_compared
     assert other.method is METHODS["zero-shot"]
     assert other.given is settled.given
-    assert settled.config.replay.release == "list"
+    assert settled.config.replay.release == "paper"
     assert other.config.replay.release is None
 
 
