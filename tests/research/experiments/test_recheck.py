@@ -15,6 +15,7 @@ from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.noise import key_for_sum
 from cslr.research.experiments import cell as cell_module
 from cslr.research.experiments.cell import run_cell
+from cslr.research.experiments.grid import Cell
 from cslr.research.experiments.places import Places
 from cslr.research.experiments.recheck import compared, drawn_cells
 from cslr.runs.embedded import load_embedded
@@ -40,7 +41,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("method", CASES)
 def test_golden_rows_come_out_again(small, places, method):
-    """Committed traces of small cells; a change that moves them belongs with new ones."""
+    """Committed traces of small cells; a change that moves them comes with new ones (below)."""
     cell = small(13, method, CASES[method])
     found = compared(cell, GOLDEN.trace(cell.name), run_cell(cell, places))
     assert found.agrees, found
@@ -116,3 +117,22 @@ def test_the_same_seed_draws_the_same_finished_cells(small, tmp_path):
     assert len(drawn_cells([*cells, waiting], GOLDEN, 50, 7)) == len(cells)
     picks = {tuple(c.name for c in drawn_cells(cells, GOLDEN, 2, seed)) for seed in range(20)}
     assert len(picks) > 1
+
+
+def write_golden() -> None:
+    """New golden traces, after a change that is meant to move figures; run this file as a program.
+
+    The embedded stream is embedded by the default cache.
+    """
+    from conftest import SMALL
+    from cslr.config import load_config
+
+    for method, more in CASES.items():
+        settings = {**SMALL, "seeds": [13], "method": method, **more}
+        cell = Cell.of(load_config(None, settings))
+        GOLDEN.trace(cell.name).unlink(missing_ok=True)
+        print(run_cell(cell, Places(GOLDEN.traces, GOLDEN.traces.parent / "golden-work")))
+
+
+if __name__ == "__main__":
+    write_golden()
