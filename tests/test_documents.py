@@ -454,9 +454,9 @@ def test_the_map_of_the_algorithm_states_the_families_and_usual_scales():
         assert float(bound) == family.bound
         assert (sent == "nothing") == (family.sent() == 0)
         assert read == ("sigmoids" if family.sigmoid else "softmax")
-    scales = re.findall(r"^\| (o|o_t|c_k|e_m|s_m) \|.*\| ([\d.]+) \|$", page, re.MULTILINE)
+    scales = re.findall(r"^\| (o|o_t|c_k|e_m|s_m|B p_m) \|.*\| ([\d.]+) \|$", page, re.MULTILINE)
     usual = {part: float(scale) for part, scale in scales}
-    parts = {"all": "o", "task": "o_t", "label": "c_k", "own": "e_m", "sub": "s_m"}
+    parts = {"all": "o", "task": "o_t", "label": "c_k", "own": "e_m", "sub": "s_m", "text": "B p_m"}
     assert usual == {parts[name]: scale for name, scale in USUAL.items()}
     assert f"`OVERLAP` = {OVERLAP:g} " in page
     assert f"`TRUSTED` = {TRUSTED:g}" in page

@@ -36,7 +36,7 @@ def shared(make_context, world):
     """A run in which both tasks have all labels: ``shared(epsilon, clip=...)``."""
 
     def make(epsilon: float = math.inf, **head: object):
-        head = {"kind": "rounds", "rounds": ROUNDS_HERE, "participation": 1.0, **head}
+        head = {"kind": "rounds", "rounds": ROUNDS_HERE, **head}
         context = make_context(epsilon, head=head)
         people = world.population
         tasks = np.arange(len(people.tasks)) % 2

@@ -10,7 +10,14 @@ from scipy.stats import multivariate_normal
 
 from cslr.protocol.head import HeadSettings, initial_head
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED, Rehearsal, Sampler, rehearse
+from cslr.protocol.step5_rehearse import (
+    OVERLAP,
+    TRUSTED,
+    Rehearsal,
+    Sampler,
+    _company,
+    rehearse,
+)
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
@@ -414,3 +421,10 @@ def test_only_tagging_is_rehearsed_with_the_sampler_of_words(world, space, name)
     assert not np.allclose(rules[True], rules[False], rtol=0.05)
     found = untrained(replay, space, family).weights1
     np.testing.assert_array_equal(found, rules[name == "tagging"])
+
+
+def test_company_of_a_label_is_what_its_texts_often_have_too():
+    replay = replay_at(np.zeros((3, 4)), labels=[0, 0, 1], weights=[0.6, 0.2, 0.2])
+    targets = np.array([[1.0, 0.4], [1.0, 0.0], [0.1, 1.0]])
+    company = _company(replace(replay, targets=targets))
+    np.testing.assert_allclose(company, [[0.0, 0.3], [0.0, 0.0]])  # 0.1 is too rare

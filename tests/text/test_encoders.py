@@ -158,7 +158,6 @@ def test_a_bar_is_shown_on_a_terminals_stderr_for_long_jobs_that_ask_for_it(
 ) -> None:
     texts = [f"text {number}" for number in range(600)]
     embed(texts, Counting(), cache=None)
-    embed(texts, Counting(), cache=None, progress=True)
     monkeypatch.setenv("FORCE_COLOR", "1")  # how rich is told that a pipe is a terminal
     embed(texts[:100], Counting(), cache=None, progress=True)
     assert capfd.readouterr() == ("", "")

@@ -37,6 +37,8 @@ POOLED_PASSES: Final = 5
 INTENT_SHARES: Final = 0.5
 """How much of the log of a label's share counts where several labels may be right: samples overlap
 more than texts do, so that a rule's evidence is told too small."""
+COMPANY: Final = 0.25
+"""Share of a label's texts from which on another label that they have is answered with it."""
 CALIBRATION: Final = 200
 """Draws of each label that the thresholds of answers given one by one are calibrated on."""
 
@@ -89,7 +91,10 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     count = INTENT_SHARES if family.sigmoid else 1.0
     bias = head.bias2 + count * np.log(_shares(replay, family))[family.label_of_output()]
     head = replace(head, bias2=bias.astype(head.bias2.dtype))
-    return _one_by_one(head, sampler.draw(CALIBRATION, seeds.at("thresholds")), family)
+    if not family.sigmoid:
+        return head
+    draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
+    return _one_by_one(head, draw, _company(replay))
 
 
 def _several_modes(replay: Replay) -> bool:
@@ -104,14 +109,13 @@ def _distributions(targets: FloatArray) -> FloatArray:
     return shares
 
 
-def _one_by_one(head: Head, draw: Batch, family: Family) -> Head:
-    """``head`` with scores that can be read one by one, where that is how they are read.
+def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
+    """``head`` with scores that can be read one by one.
 
-    a (s − s̄) − b, s̄ the mean score of a text, a and b the likeliest that sigmoids answer with the
-    targets of a draw. All outputs have them in common, so the order of answers stays as it is.
+    a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text, C the ``company`` of labels and a, k, b
+    the likeliest that sigmoids answer with the targets of a draw. All outputs have them in common,
+    so without company the order of answers stays as it is.
     """
-    if not family.sigmoid:
-        return head
     z, targets = draw
     known = targets.any(axis=0)
     head = replace(
@@ -119,21 +123,41 @@ def _one_by_one(head: Head, draw: Batch, family: Family) -> Head:
         weights2=head.weights2 - head.weights2[:, known].mean(axis=1, keepdims=True),
         bias2=head.bias2 - head.bias2[known].mean(),
     )
-    scores = head.scores(z)[:, known].astype(np.float64)
+    scores = head.scores(z).astype(np.float64)
+    along = (scores @ company)[:, known]
+    scores = scores[:, known]
     right = targets[:, known].astype(np.float64)
 
     def loss(found: FloatArray) -> float:
-        logits = np.exp(found[0]) * scores - found[1]
+        logits = np.exp(found[0]) * scores - found[1] + along * found[2:].sum()
         return float((np.logaddexp(0.0, logits) - right * logits).mean())
 
-    found = minimize(loss, [0.0, float(scores.max(axis=1).mean())], method="Nelder-Mead").x
-    scale = np.exp(found[0])
-    weights, bias = scale * head.weights2, scale * head.bias2 - found[1]
+    start = [0.0, float(scores.max(axis=1).mean()), *([0.0] if company.any() else [])]
+    found = minimize(loss, start, method="Nelder-Mead").x
+    mixed = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
+    weights, bias = head.weights2 @ mixed, head.bias2 @ mixed - found[1]
     return replace(
         head,
         weights2=weights.astype(head.weights2.dtype),
         bias2=bias.astype(head.bias2.dtype),
     )
+
+
+def _company(replay: Replay) -> FloatArray:
+    """(outputs, outputs) how often texts of one label have each other label, too.
+
+    Rare company is noise, or nothing that a text could be told by: it counts as none.
+    """
+    outputs = replay.targets.shape[1]
+    company = np.zeros((outputs, outputs))
+    for label in np.unique(replay.labels):
+        mine = replay.labels == label
+        company[label] = np.average(
+            replay.targets[mine], axis=0, weights=replay.weights[mine] + 1e-12
+        )
+    company[company < COMPANY] = 0.0
+    np.fill_diagonal(company, 0.0)
+    return company
 
 
 @dataclass(frozen=True, eq=False)

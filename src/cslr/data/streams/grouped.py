@@ -25,21 +25,22 @@ def load_multiwoz_services(
     data: Path | None, rows: str = "subset", scenario: str | None = None
 ) -> Stream:
     """MultiWOZ-Services from the data directory ``data``: 7 tasks of one label."""
-    return _grouped(load_multiwoz(data, rows), "multiwoz-services", SERVICES)
+    stream = _grouped(load_multiwoz(data, rows), SERVICES)
+    return replace(stream, name="multiwoz-services", scenarios=("class",), family="classification")
 
 
 def load_amazon_products(
     data: Path | None, rows: str = "subset", scenario: str | None = None
 ) -> Stream:
     """Amazon-Products from the data directory ``data``: 5 tasks of one label."""
-    return _grouped(load_amazon(data, rows, "class"), "amazon-products", DOMAINS)
+    stream = _grouped(load_amazon(data, rows, "class"), DOMAINS)
+    return replace(stream, name="amazon-products", scenarios=("class",), family="classification")
 
 
-def _grouped(stream: Stream, name: str, labels: tuple[str, ...]) -> Stream:
+def _grouped(stream: Stream, labels: tuple[str, ...]) -> Stream:
     """Labels 2i and 2i + 1 of the stream as label i of another; which one it was is its kind."""
     return replace(
         stream,
-        name=name,
         labels=tuple(
             Label(
                 each, _both(stream.labels[2 * place : 2 * place + 2]), topics=_texts(stream, place)
@@ -49,8 +50,6 @@ def _grouped(stream: Stream, name: str, labels: tuple[str, ...]) -> Stream:
         tasks=tuple(Task(each, (place,)) for place, each in enumerate(labels)),
         train=_by_group(stream.train),
         test=_by_group(stream.test),
-        scenarios=("class",),
-        family="classification",
     )
 
 
