@@ -261,8 +261,9 @@ def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
     """(K, r) posterior means of all modes."""
     prior = modes.prototypes.mean[sums.modes]
     spectrum = space.between[: space.dimension]
-    effects = _effects(sums.tasks, modes.labels[sums.modes], spectrum)
-    effects += _effect_of_texts(prior, spectrum)
+    effects = _effects(sums.tasks, labels := modes.labels[sums.modes], spectrum)
+    if not _some_share(labels, sums.tasks):  # else it would be part of what a label has in all
+        effects += _effect_of_texts(prior, spectrum)
     return posterior_means(sums.observed, sums.variance, prior, effects)
 
 
@@ -293,8 +294,8 @@ def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
     if len(np.unique(prior, axis=0)) < LEAST_TEXTS:
         return []
     left, values, _ = np.linalg.svd(prior - prior.mean(axis=0), full_matrices=False)
+    values /= np.sqrt(np.square(values).sum() / len(prior))
     factors = left[:, :MOST_FACTORS] * values[:MOST_FACTORS]
-    factors /= np.sqrt(np.square(values).sum() / len(prior))
     return [Effect(np.arange(len(prior)), spectrum, USUAL["text"], factors)]
 
 
