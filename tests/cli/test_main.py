@@ -509,12 +509,12 @@ def test_a_run_writes_its_report_and_it_can_be_written_again_elsewhere(finished,
     for part in ("What is promised", "Score matrix", "Budget", "Map of the public space"):
         assert part in page
     assert "true rows, known in this simulation only" in page
-    moved = shutil.copytree(finished, tmp_path / "moved")
+    moved = shutil.copytree(finished, tmp_path / "elsewhere")
     (moved / "report.html").unlink()
-    code, out, _ = cslr("report", "moved", "--json")
+    code, out, _ = cslr("report", "elsewhere", "--json")
     assert code == 0
-    assert json.loads(out)["file"] == "moved/report.html"
+    assert json.loads(out)["file"] == "elsewhere/report.html"
     again = (moved / "report.html").read_text()
-    assert again.replace("Run moved", "Run clinic") == page
-    assert cslr("ledger", "moved")[0] == 0
-    assert cslr("predict", "moved", "--text", "My knee hurts.")[0] == 0
+    assert again.replace("Run elsewhere", "Run clinic") == page
+    assert cslr("ledger", "elsewhere")[0] == 0
+    assert cslr("predict", "elsewhere", "--text", "My knee hurts.")[0] == 0

@@ -82,8 +82,8 @@ def client_counted_twice() -> AbstractContextManager[None]:
     """A client stands in two batches."""
     honest = SimulatedCohort.batches
 
-    def fault(self):
-        batches = list(honest(self))
+    def fault(self, ask):
+        batches = list(honest(self, ask))
         once = batches[0]
         rows = {name: value[:1] for name, value in vars(once).items() if value is not None}
         yield from [*batches, replace(once, **rows)]
