@@ -34,3 +34,11 @@ def test_a_long_embedding_says_so_in_a_pipe(capsys):
     with progress_bar(1000, wanted=False) as bar:
         bar.advance(500)
     assert capsys.readouterr().err == "encoding texts: 0/1000\n"
+
+
+def test_lines_that_may_not_depend_on_time_are_all_steps_without_seconds():
+    pipe = io.StringIO()
+    with steps(Console(file=pipe), timed=False) as tell:
+        tell("seed 1", 0, 2)
+        tell("seed 1", 1, 2)
+    assert pipe.getvalue() == "0/2 seed 1\n1/2 seed 1\n"

@@ -14,7 +14,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -249,11 +248,6 @@ def _public(family: str) -> list[str]:
 # -- worlds ----------------------------------------------------------------------------------------
 
 
-def without_times(shown: str) -> str:
-    """What stderr showed but for lines of progress, which come as time passes and say how much."""
-    return re.sub(r"(?m)^\[ *\d+ s\].*\n", "", shown)
-
-
 class World:
     """One directory with rows, in which the program is called. Every world has the same path."""
 
@@ -294,7 +288,7 @@ class World:
                 code = int(stop.code or 0)
             except Died:
                 return -9
-        self.transcript.exits.append((code, out.getvalue(), without_times(err.getvalue())))
+        self.transcript.exits.append((code, out.getvalue(), err.getvalue()))
         return code
 
     def end(self) -> Transcript:

@@ -40,14 +40,22 @@ class StepLines:
 
 
 @contextmanager
-def steps(console: Console, quiet: bool = False) -> Iterator[Told]:
-    """Show progress as a bar, as lines if there is no terminal, or not at all if quiet."""
+def steps(console: Console, quiet: bool = False, timed: bool = True) -> Iterator[Told]:
+    """Show progress as a bar, as lines if there is no terminal, or not at all if quiet.
+
+    timed: whether lines may depend on time. With enforced privacy they may not: how long a step
+    takes depends on the rows, and a log is kept. Then every step is a line, without seconds.
+    """
     if quiet:
         yield lambda what, done, total: None
         return
     if not console.is_terminal:
-        yield StepLines(
-            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        def write(line: str) -> None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield (
+            StepLines(write) if timed else lambda what, done, total: write(f"{done}/{total} {what}")
         )
         return
     from rich.progress import (
