@@ -10,6 +10,7 @@ import pytest
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import recall
+from cslr.report.run_facts import _arrays
 from cslr.research.theory.kept import load_run
 from cslr.runs.directory import RunDirectory, SeedDirectory
 from cslr.runs.predict import load_predictor
@@ -78,6 +79,11 @@ def replay(known):
     return run.config, run.model, run.trace, plain(arrays)
 
 
+def picture(known):
+    """What `cslr report` draws."""
+    return plain(_arrays(known.case.run / "seed-13" / "picture.safetensors"))
+
+
 def figures(known):
     """What `cslr run` would print of a run that is finished."""
     case = known.case
@@ -111,12 +117,14 @@ def embeddings(known):
     return found.tobytes(), vectors.tobytes()
 
 
+NOT_READ_AGAIN = ("head.safetensors", "replay.safetensors", "picture.safetensors")
 READERS = {
     "task-0.safetensors": ("sum", released),
     "task-0-list.safetensors": ("list", released),
     "task-0-means.safetensors": ("list", released),
     "head.safetensors": ("sum", head),
     "replay.safetensors": ("sum", replay),
+    "picture.safetensors": ("sum", picture),
     "model.json": ("sum", head),
     "trace.jsonl": ("sum", figures),
     "config.json": ("sum", figures),
@@ -175,10 +183,10 @@ def test_a_file_damaged_at_any_byte_is_noticed_by_whoever_reads_it(finished, car
 def changed(known, name):
     """Files that end another way; JSON may be spelt otherwise, with a blank less at its end.
 
-    A finished run does not read its replay and head again: those who do are asked above.
+    A finished run does not read these again: those who do are asked above.
     """
     found = differing(known.case, known.files)
-    if found == [name] and name.endswith(("head.safetensors", "replay.safetensors")):
+    if found == [name] and name.endswith(NOT_READ_AGAIN):
         return []
     if found == [name] and name.endswith(".json"):
         now = json.loads((known.case.root / name).read_bytes())

@@ -69,9 +69,10 @@ def terminate_when(process, reached):
 
 
 def lasting(directory):
-    """What a run leaves, without how long it took and where it lies."""
+    """What a run leaves, without how long it took, what it is called and where it lies."""
+    name = directory.name.encode()
     files = {
-        path.relative_to(directory).as_posix(): path.read_bytes()
+        path.relative_to(directory).as_posix(): path.read_bytes().replace(name, b"RUN")
         for path in directory.rglob("*")
         if path.is_file() and path.suffix not in (".part", ".png")
     }

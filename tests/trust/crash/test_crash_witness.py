@@ -27,7 +27,7 @@ class _Unsynced:
         pass
 
 
-def _unwritten(ledger, charge, tag_of):
+def _unwritten(ledger, charge, tag_of, kept=b""):
     return ledger._keys.fresh(charge.label, 0)
 
 
