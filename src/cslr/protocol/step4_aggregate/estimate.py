@@ -21,10 +21,10 @@ from cslr.numerics.projection import onto_simplex
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS
-from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, unfolded
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.covariances import full_covariances
 from cslr.protocol.step4_aggregate.mixed_model import USUAL, Effect, posterior_means
-from cslr.protocol.step4_aggregate.tied import TiedCovariance, pooled_covariance
+from cslr.protocol.step4_aggregate.tied import TiedCovariance, pooled_covariance, symmetric
 from cslr.protocol.targets import Family
 
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
@@ -214,7 +214,7 @@ def _tied(
     known = sums.known
     weight = sums.weight[known]
     moved = (mean - sums.compared)[known, :r]
-    second = unfolded(np.sum(matrices, axis=0), r) / weight.sum()
+    second = symmetric(np.sum(matrices, axis=0), r) / weight.sum()
     observed = second - (moved.T * (weight / weight.sum())) @ moved
     variance = sum(each.noise.tied**2 for each in releases) / weight.sum() ** 2
     return pooled_covariance(observed, variance, space.within, space.shape)
