@@ -226,6 +226,7 @@ def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
         context.head.samples,
         PASSES,
         context.seeds.under("rehearse", releases),
+        context.label_texts if context.replay.prior == "labels" else None,
     )
 
 
@@ -235,7 +236,7 @@ def prior_head(context: MethodContext) -> Head:
     plain = context.replay.model_copy(update=one)
     labels = replace(context, replay=plain)
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
-    return session.learn(rehearsal_of(labels, 0))
+    return session.learn(replace(rehearsal_of(labels, 0), texts=None))
 
 
 def _first_head(context: MethodContext) -> Head:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
+from cslr.protocol.beside_texts import beside_texts, share_of_texts
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
@@ -53,6 +54,8 @@ class Rehearsal:
     """Draws of each mode in a pass."""
     passes: int
     seeds: Seeds
+    texts: FloatArray | None = None
+    """(c, d) label texts: the zero-shot rule that a head is held to where noise is heavy."""
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
@@ -88,12 +91,14 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     head = train_head(start, draws(), settings, seeds.at("batches"))
     if replay.pooled:  # targets say how often labels are met
         return head
+    draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
+    if how.texts is not None and family.name != "tagging":
+        head = beside_texts(head, how.texts, draw[0], replay.heard, share_of_texts(replay))
     count = INTENT_SHARES if family.sigmoid else 1.0
     bias = head.bias2 + count * np.log(_shares(replay, family))[family.label_of_output()]
     head = replace(head, bias2=bias.astype(head.bias2.dtype))
     if not family.sigmoid:
         return head
-    draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
     return _one_by_one(head, draw, _company(replay))
 
 
@@ -317,8 +322,8 @@ def _each(half: FloatArray, samples: int, modes: IntArray, factors: FloatArray) 
 def _shares(replay: Replay, family: Family) -> FloatArray:
     """(c,) how often labels are met, for they were drawn equally often; 1 on average.
 
-    Within a task as its weights say, which count clients more than examples, and beyond that as is
-    publicly expected.
+    Within a task as its weights say, which count clients more than examples, as far as they are
+    ``counted``, and beyond that as is publicly expected.
     """
     total = np.zeros(len(replay.weights))
     for task in np.unique(replay.tasks):
@@ -327,7 +332,8 @@ def _shares(replay: Replay, family: Family) -> FloatArray:
         total[mine] = replay.weights[mine] / max(replay.weights[mine].sum(), 1e-12) * count
     shares = np.ones(family.labels)
     for label in np.unique(replay.labels):
-        shares[label] = max(total[replay.labels == label].mean(), 0.05)
+        beyond = float(total[replay.labels == label].mean()) - 1.0
+        shares[label] = max(1.0 + replay.counted * beyond, 0.05)
     shares *= family.shares * family.labels
     return shares
 
