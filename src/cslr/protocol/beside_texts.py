@@ -16,7 +16,7 @@ from cslr.protocol.step4_aggregate.estimate import Replay
 
 __all__ = ["beside_texts", "share_of_texts"]
 
-TRUST_HALF: Final = 0.12
+TRUST_HALF: Final = 0.15
 """Mean ``trust`` of released modes at which the zero-shot rule counts as much as the replay."""
 STEEP: Final = 3
 """How fast it counts less with more of it."""

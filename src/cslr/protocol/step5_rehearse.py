@@ -23,19 +23,21 @@ from cslr.seeding import Seeds
 
 __all__ = ["Sampler", "rehearse"]
 
-OVERLAP: Final = 1.0
+OVERLAP: Final = 1.5
 """Root mean square distance of a task's modes from what they are told apart around, in standard
 deviations of their samples."""
+WORDS_OVERLAP: Final = 1.0
+"""The same for words."""
 TRUSTED: Final = 3.0
 """The same where one label is met far more often than the others (O) and means are fully trusted.
 
 Distance is evidence, and a rare label needs evidence against how rare it is: at one standard
 deviation the frequent one wins nearly always. How much there is depends on how well means are
-known, so it grows from ``OVERLAP`` to this with the replay's ``trust``."""
+known, so it grows from ``WORDS_OVERLAP`` to this with the replay's ``trust``."""
 POOLED_RATE: Final = 1e-3
 POOLED_PASSES: Final = 5
 """Least step size and more passes where modes are about several labels."""
-INTENT_SHARES: Final = 0.5
+INTENT_SHARES: Final = 0.25
 """How much of the log of a label's share counts where several labels may be right: samples overlap
 more than texts do, so that a rule's evidence is told too small."""
 COMPANY: Final = 0.25
@@ -208,8 +210,10 @@ class Sampler:
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
         middles = _middles(contrast @ whitening, replay)
         distance = _by_task(np.linalg.norm(middles, axis=1), replay.tasks)
-        trust = _by_task(replay.trust, replay.tasks) if of_words else 0.0
-        wanted = OVERLAP + (TRUSTED - OVERLAP) * trust
+        wanted: FloatArray | float = OVERLAP
+        if of_words:
+            trust = _by_task(replay.trust, replay.tasks)
+            wanted = WORDS_OVERLAP + (TRUSTED - WORDS_OVERLAP) * trust
         apart = np.ones_like(distance) if among_texts else wanted / np.maximum(distance, 1e-12)
         coordinates = centre + contrast * (apart**fade)[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
