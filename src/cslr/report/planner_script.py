@@ -72,7 +72,8 @@ function show() {
   at("advice").textContent = advice(unit, found);
   at("advice").className = "verdict " + (found.share >= DATA.little ? "above" : "below");
   at("sigma").textContent = digits(sigma, 4);
-  at("share").textContent = rounded(100 * found.share) + " %, give or take 15 points";
+  const share = rounded(100 * found.share);
+  at("share").textContent = `${share} % (elsewhere off by up to ${DATA.off[unit]} points)`;
   at("ratio").textContent = digits(found.ratio, 2);
   at("speakers").textContent = rounded(found.speakers).toLocaleString("en");
   at("released").textContent = found.tied
