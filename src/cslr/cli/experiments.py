@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from cslr.research.experiments.places import Places
     from cslr.research.experiments.pool import Done
 
-__all__ = ["experiments_app"]
-
-experiments_app = typer.Typer(rich_markup_mode="markdown")
+__all__ = ["reproduce_command", "tables_command"]
 
 _EXPERIMENTS = Path("experiments")
 _TRACES = _EXPERIMENTS / "traces"
 
 
-@experiments_app.command("reproduce")
 def reproduce_command(
     files: Annotated[
         list[Path] | None,
@@ -98,7 +95,6 @@ def reproduce_command(
         raise typer.Exit(1)
 
 
-@experiments_app.command("tables")
 def tables_command(
     experiments: Annotated[
         Path, typer.Option(exists=True, file_okay=False, help="Directory of experiment files.")

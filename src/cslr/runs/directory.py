@@ -49,7 +49,7 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
-from cslr.former_settings import without_removed
+from cslr.former_settings import current_settings
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.entries import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
@@ -98,7 +98,7 @@ class RunDirectory:
         file = self.path / "config.json"
         if file.exists():
             try:
-                stored = _absolute(without_removed(json.loads(file.read_text(encoding="utf-8"))))
+                stored = _absolute(_today(json.loads(file.read_text(encoding="utf-8"))))
             except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
             except ValueError as error:
@@ -312,6 +312,15 @@ _PATHS = (
     ("stream", "public"),
     ("privacy", "federation"),
 )
+
+
+def _today(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration as this version writes it; as it is if it is none of this version."""
+    settings = current_settings(stored)
+    try:
+        return Config.model_validate(settings).model_dump(mode="json")
+    except ValidationError:
+        return settings
 
 
 def _absolute(plain: dict[str, Any]) -> dict[str, Any]:

@@ -281,7 +281,7 @@ def _upgraded(
         return context
     first = replace(_seen_by(context, before), clients=population_of(config, before, seed))
     between, _ = fit_map(before.public, embedded.public)
-    earlier = Earlier(first, config.upgrade.after, config.upgrade.carry, between)
+    earlier = Earlier(first, config.upgrade, config.carry, between)
     return replace(context, earlier=earlier)
 
 

@@ -27,7 +27,7 @@ METHOD: Final = replay_method(
     "the paper's protocol",
     defaults={
         "replay.release": "paper",
-        "replay.list_size": 4,
+        "paper.list_size": 4,
         "replay.dimension": 384,
         "head.kind": "federated",
         "head.rounds": ROUNDS,

@@ -88,7 +88,7 @@ class _Device:
     @classmethod
     def of(cls, config: Config, embedded: EmbeddedStream, seeds: Seeds) -> _Device:
         replay = config.replay
-        count, sub_modes = replay.anchors, replay.sub_modes or 1
+        count, sub_modes = config.paper.m, replay.sub_modes or 1
         rng = seeds.at("anchors")
         space = build_space(embedded.public, embedded.encoder, replay.directions, count, rng)
         rng = seeds.at("prototypes")
@@ -100,7 +100,7 @@ class _Device:
         return cls(
             space,
             tuple(Gaussians(means[mine], spreads[mine]) for mine in of_label),
-            ListLearner(size=replay.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
+            ListLearner(size=config.paper.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
             replay.matching,
             seeds,
         )
