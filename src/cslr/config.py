@@ -88,9 +88,9 @@ class StreamConfig(_Section):
         return float(self.poisoning.partition("-")[2]) if self.poisoning else 0.0
 
     @property
-    def attack(self) -> str:
+    def attack(self) -> Literal["oppose", "mislead"]:
         """Their attack."""
-        return self.poisoning.partition("-")[0] if self.poisoning else "oppose"
+        return "mislead" if (self.poisoning or "").startswith("mislead") else "oppose"
 
 
 class PrivacyConfig(_Section):
@@ -382,7 +382,7 @@ def _mistake(error: Any, root: type[BaseModel]) -> str:
         if isinstance(part, str):
             annotation = section.model_fields[part].annotation
             section = (get_args(annotation) or (annotation,))[0]
-    known = sorted(section.model_fields)
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+    names = sorted(section.model_fields)
+    close = difflib.get_close_matches(str(location[-1]), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown setting {name}; {hint}known settings: {', '.join(known)}"
+    return f"unknown setting {name}; {hint}known settings: {', '.join(names)}"

@@ -155,9 +155,9 @@ def _coordinates(flat: _Flat) -> _Flat:
 def first_names(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that differ from their defaults, by the names and values they had at first.
 
-    Names of finished cells and the settings in their traces are made of these.
+    The names of finished cells are made of these.
     """
-    flat = {}
+    flat: _Flat = {}
     for name, value in chosen.items():
         earlier = _EARLIER.get((name, value)) if isinstance(value, str) else None
         flat.update([earlier or (_EARLIER_NAMES.get(name, name), value)])

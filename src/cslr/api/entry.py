@@ -186,8 +186,8 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _learnt(config: Config, embedded: EmbeddedStream, run_dir: Path | None) -> Model:
     """Run in the directory named, in that of the ledger, or in one that does not stay."""
     if run_dir is None and config.privacy.federation is None:
-        with tempfile.TemporaryDirectory() as place:
-            return _learnt(config, embedded, Path(place) / "run")
+        with tempfile.TemporaryDirectory() as folder:
+            return _learnt(config, embedded, Path(folder) / "run")
     directory = _own_directory(config) if run_dir is None else RunDirectory(run_dir, config)
     run(config, embedded, directory, lambda what, done, total: None)
     return load(directory.path)

@@ -194,18 +194,18 @@ def _check_again(
     with tempfile.TemporaryDirectory() as root:
         there = Places(Path(root) / "traces", Path(root) / "cells")
         ran = _run([cell.reading(data) for cell in drawn], there, workers, 0)
-        found = [
+        differences = [
             compared(cell, places.trace(cell.name), there.trace(cell.name))
             for cell in drawn
             if there.trace(cell.name).exists()
         ]
     typer.echo(f"{'committed':>9}  {'again':>7}  {'largest':>7}  {'':9}  cell")
-    for each in found:
+    for each in differences:
         says = "agrees" if each.agrees else "DIFFERS"
         why = f" (other {' and '.join(each.origin)})" if each.origin else ""
         figures = f"{each.committed:9.2f}  {each.again:7.2f}  {each.largest:7.2f}"
         typer.echo(f"{figures}  {says:9}  {each.cell.title}{why}")
-    agreeing = sum(each.agrees for each in found)
+    agreeing = sum(each.agrees for each in differences)
     typer.echo(f"{agreeing} of {len(drawn)} cells agree with their committed traces")
     return ran and agreeing == len(drawn)
 

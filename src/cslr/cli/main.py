@@ -69,12 +69,12 @@ class _Commands(dict[str, click.Command]):
 
 def _imported(name: str) -> click.Command:
     module, attribute = _COMMANDS[name].split(":")
-    found = getattr(import_module(f"cslr.cli.{module}"), attribute)
+    target = getattr(import_module(f"cslr.cli.{module}"), attribute)
     alone = typer.Typer(rich_markup_mode="markdown", callback=lambda: None)
-    if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
+    if isinstance(target, typer.Typer):
+        alone.add_typer(target, name=name)
     else:
-        alone.command(name)(found)
+        alone.command(name)(target)
     group = get_command(alone)
     assert isinstance(group, click.Group)  # because it has a callback
     return group.commands[name]

@@ -58,8 +58,8 @@ def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
 def _signed(batch: Examples, group: GroupLists, request: Request) -> FloatArray:
     """(b, L, m) signatures of what was released, or, where no list was, of what clients hold."""
     if request.signed is not None and request.names is not None:
-        place = {client: number for number, client in enumerate(request.names)}
-        rows = [place[client] for client in batch.clients]
+        row_of = {client: number for number, client in enumerate(request.names)}
+        rows = [row_of[client] for client in batch.clients]
         return standardised(request.signed[rows, group.place])
     space = request.space
     steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)

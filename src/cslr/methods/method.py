@@ -256,10 +256,10 @@ class Method:
 
 
 def fitted_by(
-    head: Head, known: BoolArray, family: Family, **more: Mapping[str, FloatArray]
+    head: Head, known_labels: BoolArray, family: Family, **more: Mapping[str, FloatArray]
 ) -> Fitted:
     """What a head knows; it is silent about labels it was never shown."""
-    heard = known[family.label_of_output()]
+    heard = known_labels[family.label_of_output()]
 
     def scores(z: FloatArray) -> FloatArray:
         return np.where(heard, head.scores(z), -np.inf)

@@ -78,9 +78,9 @@ def noise_of_the_paper(config: Config) -> float | None:
         return None
     sigma = NOISE_TABLE.get(config.privacy.epsilon)
     if sigma is None:
-        known = ", ".join(f"{epsilon:g}" for epsilon in NOISE_TABLE)
+        listed = ", ".join(f"{epsilon:g}" for epsilon in NOISE_TABLE)
         raise ConfigError(
-            f"paper.calibration = 'sigma': the paper has a noise multiplier for ε = {known}, not "
+            f"paper.calibration = 'sigma': the paper has a noise multiplier for ε = {listed}, not "
             f"for {config.privacy.epsilon:g}; use one of these with --epsilon"
         )
     return sigma
