@@ -199,7 +199,7 @@ class Model:
         if isinstance(values, tuple):
             if self.predictor.encoder == GIVEN:
                 raise EncoderError(
-                    "the model was learnt on embeddings and knows no encoder; give embeddings of "
+                    "the model was learnt on embeddings and has no encoder; give embeddings of "
                     "the same kind, or name the encoder when you learn: encoder='minilm'"
                 )
             return self.predictor.embedded(values)

@@ -158,7 +158,7 @@ def _public(public: tuple[str, ...] | FloatArray) -> tuple[str, ...] | FloatArra
     if len(distinct) < FEWEST:
         raise DataError(
             f"public holds {len(distinct)} distinct texts or embeddings; give {FEWEST} at least, "
-            f"better thousands, of texts that are nobody's rows"
+            f"better thousands, that are not rows of any client"
         )
     return distinct
 

@@ -1,7 +1,7 @@
 """How well candidates were named, against the true modes: a measurement of studies, not private.
 
 A client does not know the true modes (the topics within a label, or the labels where lists are
-pooled); here they are known, and say what a matcher is worth.
+pooled); here they are known, which measures the quality of a matcher.
 """
 
 from __future__ import annotations

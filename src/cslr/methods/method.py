@@ -183,11 +183,11 @@ class MethodContext:
 
     @property
     def enforced(self) -> bool:
-        """Whether somebody's privacy depends on this run."""
+        """Whether privacy is enforced: the rows belong to real clients."""
         return self.ledger.federation.privacy == "enforced"
 
     def open_cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
-        """NON-PRIVATE. The same clients, whose rows can be looked at: for studies and audits."""
+        """NON-PRIVATE. The same clients with access to their rows, for studies and audits."""
         cohort = self.cohort(task, update)
         if self.enforced or not isinstance(cohort, SimulatedCohort):
             raise PrivacyError(

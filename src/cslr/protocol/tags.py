@@ -1,7 +1,7 @@
-"""BIO tags: their names, and the best sequence that is one.
+"""BIO tags: their names, and the best valid sequence.
 
 With labels O, 1, 2, ... the tags are O, B-1, I-1, B-2, I-2, ...: tag 2i − 1 begins an entity of
-label i, tag 2i goes on with it. A sequence is valid if I-i stands only after B-i or I-i.
+label i, tag 2i goes on with it. A sequence is valid if I-i occurs only after B-i or I-i.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _check_person(settled: SettledConfig) -> None:
     if config.replay.sends_lists:
         raise ConfigError(
             f"{config.method} with replay.release = 'list' cannot hide one person: a list comes "
-            "under its sender's name, so people inside a client would be told apart; use --unit "
+            "under its sender's name, so people in a client could be distinguished; use --unit "
             "client or --set replay.release=sum"
         )
     if config.stream.hostile:
@@ -99,8 +99,8 @@ def check_people(settled: SettledConfig, stream: Stream) -> None:
     rates = (privacy.participation, settled.method.head_q or 1.0)
     if privacy.adversary == "public" and min(rates) < 1:
         raise ConfigError(
-            "with clients_per_person > 1 every client tosses a coin of its own for a person, and "
-            "sampling then saves less than is accounted for; use --q 1 or adversary = 'roster'"
+            "with clients_per_person > 1 each client samples a person independently, so sampling "
+            "amplifies privacy less than is accounted for; use --q 1 or adversary = 'roster'"
         )
     if privacy.evaluation == "private":
         raise ConfigError(

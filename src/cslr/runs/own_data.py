@@ -149,8 +149,8 @@ def pointer_beside(data: Path) -> Path:
 def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     """The rows as their ledger knows them: links resolved, and what is declared about them.
 
-    Budget, unit, numbers of clients and people and whose the test rows are are left out, so that
-    changing them makes no other rows; so are the public sentences, which are nobody's.
+    Left out are budget, unit, numbers of clients and people, and the owner of test rows: changing
+    them does not make other rows. So are the public sentences.
     """
     numbers = {"clients", "people", "clients_per_person", "rows_per_person"}
     apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", *numbers}

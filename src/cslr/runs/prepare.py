@@ -218,7 +218,7 @@ def context_of(
     ledger: Ledger,
     directory: RunDirectory,
 ) -> MethodContext:
-    """One seed of one method; with what was released under another encoder, if anything was."""
+    """One seed of one method, with the releases of an earlier encoder, if there are any."""
     stream, config = embedded.stream, settled.config
     context = MethodContext(
         clients=population,
@@ -254,7 +254,7 @@ def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
 
 
 def _views(context: MethodContext, embedded: EmbeddedStream) -> tuple[View, ...]:
-    """The public things as each encoder that clients run sees them."""
+    """Public sentences and label texts, embedded by each encoder that clients run."""
     of_clients = embedded.translations[-len(embedded.views) :]
     return tuple(
         View(_seen_by(context, view), translation.back)
@@ -275,7 +275,7 @@ def _seen_by(context: MethodContext, embedded: EmbeddedStream) -> MethodContext:
 def _upgraded(
     context: MethodContext, config: Config, embedded: EmbeddedStream, seed: int
 ) -> MethodContext:
-    """With what was released under another encoder before, if the configuration says so."""
+    """The context with the releases from before an upgrade, if there was one."""
     before = embedded.before
     if before is None:
         return context

@@ -111,7 +111,7 @@ class Result:
         return self.stream.registered_people if by_person else self.clients
 
     def closed(self) -> float:
-        """Share of the way from the better of majority and zero-shot to joint; NaN if unknown."""
+        """Share of the gap from the better of majority and zero-shot to joint; NaN if unknown."""
         if not all(name in self.figures for name in ("majority", "zero-shot", "joint")):
             return math.nan
         level = {name: float(self.figures[name].aa.mean()) for name in self.figures}

@@ -29,7 +29,12 @@ from cslr.errors import LedgerCorrupted, LedgerMoved, PrivacyError, SecondLedger
 from cslr.files import write_atomic
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import canonical
-from cslr.privacy.ledger.fingerprints import Fingerprints, OwnRows, fingerprints_in, told_of_disk
+from cslr.privacy.ledger.fingerprints import (
+    Fingerprints,
+    OwnRows,
+    fingerprints_in,
+    translated_disk_errors,
+)
 from cslr.privacy.ledger.keys import EphemeralKeys
 
 __all__ = ["OwnRows", "declare_moved", "ledger_directory", "open_ledger"]
@@ -245,7 +250,7 @@ def _tie(rows: OwnRows, directory: Path, ledger_id: str) -> None:
 
 
 def _write_pointer(path: Path, pointer: Pointer) -> None:
-    with told_of_disk(path):
+    with translated_disk_errors(path):
         write_atomic(path, pointer.as_bytes())
 
 
@@ -290,7 +295,7 @@ def _id_of(directory: Path) -> str | None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One process at a time decides which ledger is the rows'."""
-    with told_of_disk(path):
+    with translated_disk_errors(path):
         file = os.open(path, os.O_RDONLY)
     try:
         try:
