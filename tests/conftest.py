@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from cslr.config import Config, HeadConfig, ReplayConfig
+from cslr.config import Config
 from cslr.federation.simulation import Population
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
@@ -270,12 +270,9 @@ def make_context_with(world):
         **replay: object,
     ) -> MethodContext:
         known = METHODS[method]
-        config = known.settled(
-            Config(
-                replay=ReplayConfig(**{"dimension": 8, "anchors": 24, **replay}),
-                head=HeadConfig(**{"samples": 40, **(head or {})}),
-            )
-        )
+        settings = {"replay": {"dimension": 8, "anchors": 24, **replay}}
+        settings["head"] = {"samples": 40, **(head or {})}
+        config = known.settled(Config.model_validate(settings))
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
         head_q = known.head_q or q
         scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
@@ -289,6 +286,7 @@ def make_context_with(world):
             encoder="synthetic",
             replay=config.replay,
             head=config.head,
+            constants=config.paper,
             plan=calibrate(Budget(epsilon), len(world.tasks), q, cap, schedule, head_q),
             ledger=ledger_of(epsilon, seed, scope),
             seeds=Seeds(seed),

@@ -187,8 +187,8 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--until", "-5"], ["--until must be at least 1 task, not -5"]),
         (["--federation", "f"], ["--federation requires --privacy enforced"]),
         (
-            ["--set", "upgrade.encoder=minilm+rotated", "--set", "upgrade.after=9"],
-            ["upgrade.after = 9: the stream has only 4 tasks"],
+            ["--set", 'encoders=["minilm+rotated"]', "--set", "upgrade=9"],
+            ["upgrade = 9: the stream has only 4 tasks"],
         ),
         (["--run-dir", "/proc/x"], ["Nothing was started", "another --run-dir"]),
         (["--stream", "ag-news", "--data", "nowhere"], ["nowhere", "ag_news/train.jsonl.gz"]),

@@ -20,6 +20,7 @@ from cslr.federation.parties.remote import RemoteClients
 from cslr.federation.simulation import Population
 from cslr.methods.cslr import agree, stages
 from cslr.methods.method import MethodContext
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys
@@ -60,8 +61,9 @@ def context_of(world, family: FamilyName, unit: Unit, cap: int | None = None) ->
         topics=None,
         public=world.public,
         encoder="synthetic",
-        replay=ReplayConfig(dimension=8, anchors=24),
-        head=HeadConfig(samples=40),
+        replay=ReplayConfig(dimension=8),
+        head=HeadConfig(),
+        constants=PaperConstants(m=24, n_r=40),
         plan=plan,
         ledger=None,
         seeds=Seeds(13),

@@ -142,6 +142,7 @@ def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> Meth
         encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
+        constants=config.paper,
         plan=plan,
         ledger=Ledger.in_memory(nobody, SeededKeys(Seeds(source.seed))),
         seeds=Seeds(source.seed),
