@@ -227,6 +227,7 @@ def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
         context.constants.n_r,
         PASSES,
         context.seeds.under("rehearse", releases),
+        context.label_texts if context.replay.prior == "labels" else None,
     )
 
 
@@ -238,7 +239,7 @@ def prior_head(context: MethodContext) -> Head:
         constants=context.constants.model_copy(update={"list_size": 1}),
     )
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
-    return session.learn(rehearsal_of(labels, 0))
+    return session.learn(replace(rehearsal_of(labels, 0), texts=None))
 
 
 def _first_head(context: MethodContext) -> Head:

@@ -168,12 +168,14 @@ def one_component(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
     _check_floor(floor)
     rows = _real_rows(x, mask)
     count = np.sum(mask, axis=-1)  # (b,)
+    weights = (count > 0)[:, None].astype(np.float64)
+    if rows.shape[-2] == 1:  # a row is its own mean
+        return Mixture(weights, Gaussians(rows, np.broadcast_to(floor, rows.shape)))
     mean = _mean(rows, mask)  # (b, 1, d)
     apart = rows - mean
     if not mask.all():
         apart[~mask] = 0.0
     variance = np.maximum(_mean(np.square(apart, out=apart), mask), floor)
-    weights = (count > 0)[:, None].astype(np.float64)
     return Mixture(weights, Gaussians(mean, variance))
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "ListLearner",
     "Streams",
     "clip_embeddings",
+    "coordinates_of",
     "group_lists",
     "learn_lists",
     "shares_of",
@@ -115,15 +116,22 @@ class GroupLists:
         return _at(values, self.places)
 
 
-def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
+def coordinates_of(examples: Examples, request: Request) -> FloatArray:
+    """(b, n, r) the released coordinates of embeddings no longer than B_z."""
+    longest = 1.0 if request.paper is None else request.paper.b_z
+    return request.space.into(clip_embeddings(examples.z, longest))
+
+
+def group_lists(
+    examples: Examples, request: Request, coordinates: FloatArray | None = None
+) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group.
 
     With one candidate each group looks at its own rows, so that all groups together look at every
     row about once. How many stand side by side then depends on other clients, which changes no bit
     of a mean or a variance; it could change EM and matrix products, so these look at all rows.
     """
-    longest = 1.0 if request.paper is None else request.paper.b_z
-    x = request.space.into(clip_embeddings(examples.z, longest))
+    x = coordinates_of(examples, request) if coordinates is None else coordinates
     whole_moments = request.layout.seconds > request.space.dimension
     sums_alone = request.learner.size == 1 and request.head is None and not whole_moments
     seeds = Seeds(request.seed).under("task", request.task)
