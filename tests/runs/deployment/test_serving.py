@@ -14,12 +14,12 @@ import pytest
 
 from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Member, Roster, fingerprint
+from cslr.federation.parties.membership import pin_roster
 from cslr.privacy.ledger.book import Ledger
 from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
 from cslr.runs.deployment.joining import (
     join,
     open_node,
-    pin_roster,
     read_offer,
     verify_agreement,
 )

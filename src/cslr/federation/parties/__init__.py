@@ -4,6 +4,7 @@
     question     the agreement and a question as bytes
     node         answers the questions of a round from its own files, and refuses by name
     node_files   what a node keeps on disk
+    membership   how a node pins the members, takes over other ones, renews its key
     proof        how a node shows which member it is
     result_files what nodes get back, as files by name
     refusals     the fixed codes that a node answers errors with

@@ -21,6 +21,7 @@ from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Federation
 from cslr.privacy.plan import Budget, Plan, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
+from cslr.privacy.secure_sum.terms import LEAST_MEMBERS
 from cslr.protocol.targets import FamilyName
 
 __all__ = ["Charter", "CharterTask", "Member", "Roster", "fingerprint", "read_model"]
@@ -85,6 +86,7 @@ class Charter(_Public):
     units: int = Field(ge=1)
     """Registered units of all nodes: people, or the nodes themselves."""
     members: int = Field(ge=3)  # n
+    """The most members that a roster may name."""
     threshold: int  # t
     colluders: int  # c
     spare: int = Field(ge=0)
@@ -132,18 +134,35 @@ class Roster(_Public):
     """The members of a federation, in the order of their numbers."""
 
     charter: _Digest
+    number: int = Field(1, ge=1)
+    """1 at the founding; every change of members has the next one."""
     members: tuple[Member, ...]
 
     @classmethod
-    def of(cls, charter: Charter, members: tuple[Member, ...]) -> Self:
-        """Members sorted by name; refused if they are not as many as the charter says."""
+    def of(cls, charter: Charter, members: tuple[Member, ...], number: int = 1) -> Self:
+        """Members sorted by name; refused if they are fewer or more than the charter allows."""
         names = [member.name for member in members]
-        if len(members) != charter.members or len(set(names)) != len(names):
+        least = max(LEAST_MEMBERS, charter.threshold)
+        if not least <= len(members) <= charter.members or len(set(names)) != len(names):
             raise ConfigError(
-                f"{charter.name!r} has {charter.members} members with different names, not "
-                f"{len(members)} ({', '.join(sorted(names)) or 'none'})"
+                f"{charter.name!r} has {least} to {charter.members} members with different names, "
+                f"not {len(members)} ({', '.join(sorted(names)) or 'none'})"
             )
-        return cls(charter=charter.digest, members=tuple(sorted(members, key=lambda m: m.name)))
+        ordered = tuple(sorted(members, key=lambda m: m.name))
+        return cls(charter=charter.digest, number=number, members=ordered)
+
+    def changes_since(self, old: Roster) -> str:
+        """Who joined, left or has another key, in words."""
+        before = {member.name: member.identity for member in old.members}
+        now = {member.name: member.identity for member in self.members}
+        changed = [name for name in now.keys() & before.keys() if now[name] != before[name]]
+        parts = {
+            "joined": now.keys() - before.keys(),
+            "left": before.keys() - now.keys(),
+            "new key": changed,
+        }
+        told = [f"{what}: {', '.join(sorted(names))}" for what, names in parts.items() if names]
+        return "; ".join(told) or "the same members"
 
     def terms(self, charter: Charter) -> SumTerms:
         """The terms of the secure sum; refused if the roster belongs to another charter."""
