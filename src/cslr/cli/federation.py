@@ -65,6 +65,14 @@ def init_command(
     threshold: Annotated[int | None, typer.Option(help="t: fewest survivors.")] = None,
     colluders: Annotated[int | None, typer.Option(help="c: nodes that may collude.")] = None,
     spare: Annotated[int, typer.Option(help="Sessions that may be repeated.")] = 1,
+    head: Annotated[
+        Literal["released", "rounds"],
+        typer.Option(help="From released statistics, or by noised gradient rounds."),
+    ] = "released",
+    evaluate: Annotated[
+        Literal["shown", "private"],
+        typer.Option(help="Test rows: each node's own screen, or a noised count within ε."),
+    ] = "shown",
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
     seed: Annotated[int, typer.Option(help="Of anchors and heads; protects nothing.")] = 13,
 ) -> None:
@@ -73,6 +81,7 @@ def init_command(
     Example: `cslr federation init hospitals --declaration letters.cslr.toml --host fed.org`
     """
     from cslr.federation.parties.charter import fingerprint
+    from cslr.methods.gradient_rounds import ROUNDS
     from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
     from cslr.runs.deployment.server_machine import make_server_keys
     from cslr.runs.deployment.serving import Served
@@ -91,7 +100,19 @@ def init_command(
     c = colluders or usual_colluders(nodes)
     t = threshold or usual_threshold(nodes, c)
     name = (declaration.name if declaration is not None else stream or "clinic").split(".")[0]
-    wanted = Wanted(name, source, nodes, t, c, spare, epsilon, delta, unit)
+    wanted = Wanted(
+        name,
+        source,
+        nodes,
+        t,
+        c,
+        spare,
+        epsilon,
+        delta,
+        unit,
+        rounds=ROUNDS if head == "rounds" else 0,
+        evaluation=evaluate == "private",
+    )
     founded = found(wanted)
     founded.save(folder / "offer")
     (folder / "members").mkdir()
@@ -255,6 +276,13 @@ def status_command(
     typer.echo(f"phase    {state.get('phase')}  {state.get('release', '')}")
     typer.echo(f"nodes    {', '.join(state.get('members', []))}")
     typer.echo(f"tasks    {state.get('tasks', 0)}")
+    if "evaluation" in state:
+        shares, errors = (state["evaluation"][name] for name in ("accuracy", "standard_error"))
+        shown = (
+            "too few test rows" if share is None else f"{100 * share:.1f} ± {100 * error:.1f} %"
+            for share, error in zip(shares, errors, strict=True)
+        )
+        typer.echo(f"right    {', '.join(shown)}  (by task, noised, within ε)")
     for who, epsilon in state.get("epsilon", {}).items():
         shown = "∞" if epsilon is None else f"{epsilon:.3f}"
         typer.echo(f"ε        {shown} against {who}")

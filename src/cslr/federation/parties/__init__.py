@@ -1,7 +1,8 @@
 """A federation across machines, without its network: what a node and a server do with messages.
 
     charter      what all parties agreed on, one file that every node pins
-    question     the agreement and a question as bytes
+    question     the agreement as bytes
+    asking       the three questions of a federation: statistics, gradients, right answers
     node         answers the questions of a round from its own files, and refuses by name
     node_files   what a node keeps on disk
     membership   how a node pins the members, takes over other ones, renews its key

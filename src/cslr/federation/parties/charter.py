@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
@@ -19,7 +20,7 @@ from cslr.errors import ConfigError
 from cslr.files import write_atomic
 from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Federation
-from cslr.privacy.plan import Budget, Plan, Unit, calibrate
+from cslr.privacy.plan import Budget, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
 from cslr.privacy.secure_sum.terms import LEAST_MEMBERS
 from cslr.protocol.targets import FamilyName
@@ -81,6 +82,12 @@ class Charter(_Public):
     unit: Unit
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(gt=0, lt=1)
+    rounds: int = Field(0, ge=0)
+    """Gradients that are asked for about each task; 0: its statistics, once."""
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Norm of a unit's gradient, where gradients are asked for."""
+    evaluation: bool = False
+    """Whether right answers on nodes' test rows are counted after the last task, within ε."""
     cap: int = Field(ge=1)
     """The most tasks a unit contributes to."""
     units: int = Field(ge=1)
@@ -93,7 +100,8 @@ class Charter(_Public):
     """Sessions that may end without a sum; the budget has room for their repetition."""
     coordinates: int = Field(ge=1)  # D
     noise: float = Field(gt=0, allow_inf_nan=False)
-    """The noise multiplier σ of a release, as calibrated."""
+    """The noise multiplier σ of a task, as calibrated: of its one release, or of all its rounds
+    together."""
 
     @cached_property
     def digest(self) -> str:
@@ -110,24 +118,24 @@ class Charter(_Public):
             self.members, self.threshold, self.colluders, self.coordinates, self.spare
         )
         budget = Budget(self.epsilon, self.delta, unit=self.unit)
-        least = calibrate(budget, len(self.tasks), cap=self.cap, clients=shares)
+        schedule = Schedule(int(not self.rounds), head=self.rounds, evaluation=self.evaluation)
+        least = calibrate(budget, len(self.tasks), cap=self.cap, schedule=schedule, clients=shares)
         if least.unit is None or self.noise < least.unit * (1 - 1e-6):
             raise ConfigError(
                 f"the charter of {self.name!r} has noise = {self.noise:g}, but epsilon = "
                 f"{self.epsilon:g} needs {least.unit:g}; ask the server for a corrected one"
             )
-        return Plan(budget, len(self.tasks), 1.0, self.cap, self.noise, clients=shares)
+        return replace(least, unit=self.noise)
 
     @property
     def federation(self) -> Federation:
         """As ledgers know it."""
         return Federation(self.name, self.plan.budget, "enforced")
 
-    def labels_of(self, task: int) -> tuple[int, ...]:
-        """The labels of a task; refused if there is no such task."""
-        if not 0 <= task < len(self.tasks):
-            raise ConfigError(f"task {task} is not one of the {len(self.tasks)} agreed on")
-        return self.tasks[task].labels
+    @property
+    def sessions(self) -> int:
+        """Sums that are planned, and spare ones."""
+        return len(self.plan.charges()) + self.spare
 
 
 class Roster(_Public):

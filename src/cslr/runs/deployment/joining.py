@@ -13,6 +13,7 @@ from cslr.federation.parties.question import digest_of, unpack_agreement
 from cslr.files import write_atomic
 from cslr.privacy.ledger.facts import agree, differences, plain
 from cslr.runs.deployment.founding import found, wanted_of
+from cslr.runs.deployment.node_figures import graded_rows
 from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.source import Source
 
@@ -66,7 +67,7 @@ def join(
     sessions: masked vectors that may ever leave it; None: the planned ones and the spare ones.
     """
     charter = offer.charter
-    most = sessions or len(charter.tasks) + charter.spare
+    most = sessions or charter.sessions
     files = NodeFiles(folder)
     pinned = PinnedNode(name=name, charter=charter, most_sessions=most, rows=rows)
     files.create(pinned)
@@ -84,4 +85,7 @@ def open_node(folder: Path) -> Node:
     source = read_model(folder / "source.json", Source)
     if source.digest != pinned.charter.declaration:
         raise ConfigError(f"{folder / 'source.json'} is not the one that was agreed on")
-    return Node(files, lambda: rows_of_node(source, pinned.charter, pinned.rows))
+    charter, rows = pinned.charter, pinned.rows
+    node = Node(files, lambda: rows_of_node(source, charter, rows))
+    node.grade = lambda head: graded_rows(source, charter, rows, files.model, head)
+    return node
