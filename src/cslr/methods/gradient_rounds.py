@@ -123,6 +123,8 @@ def gradient_stage(
             context.keep,
         )
         units = update.expected(plan)
-        noise = ((plan.head_sigma or 0.0) * clip * clients_per_unit / units) ** 2
+        carried = context.ledger.carried(update.label)
+        sigma = plan.head_sigma if carried is None else carried
+        noise = ((sigma or 0.0) * clip * clients_per_unit / units) ** 2
         rule = rule.moved(gradient, NoisyGradient(noise, units, rounds))
     return rule
