@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,21 @@ QUICK = list(
     }.values()
 )
 """Each once, whatever the run is called."""
-IN_SHELL = [
-    page
+BY_HAND = ("make ", "pip ", "source ", "python3 -m venv")
+IN_SHELL = {
+    page: found
     for page, commands in BY_PAGE.items()
-    if any(not each.text.startswith(("make ", "pip ", "source ")) for each in commands)
-]
+    if (
+        found := [
+            each.text
+            for each in dict.fromkeys(commands)
+            if not each.text.startswith(BY_HAND)
+            and not documents.cannot_run(each.text)
+            and not documents.is_mention(each)
+        ]
+    )
+}
+"""What is run of each page, in order."""
 RUNS = ("runs/a", "runs/b", "runs/my-run", "runs/NAME", "studies/a", "A", "B", "RUN", "RUN_DIR")
 ROWS = ("my", "reviews", "mine")
 
@@ -93,7 +104,7 @@ def test_every_command_that_needs_data_sets_is_listed():
 def test_the_pages_have_commands_of_every_kind():
     assert len(QUICK) > 25
     assert {"README.md", "docs/tutorial.md", "docs/own-data.md", "docs/silos.md"} <= {*IN_SHELL}
-    assert [each for page in IN_SHELL for each in BY_PAGE[page] if each.whole]
+    assert sum(map(len, IN_SHELL.values())) > 80
 
 
 def test_every_make_target_of_a_page_can_be_made():
@@ -133,6 +144,24 @@ def test_a_quick_command_runs_as_printed(text, cslr, made_home, tmp_path, monkey
     assert out
     if "--json" in words:
         json.loads(out)
+
+
+def test_every_verb_that_a_sentence_names_has_help_with_an_example(cslr):
+    named = [each.text for each in PRINTED if documents.is_mention(each)]
+    verbs = {verb_of(text) for text in named if text.startswith("cslr ")}
+    assert len(verbs) > 20
+    for verb in sorted(verbs):
+        code, out, _ = cslr(*verb, "--help")
+        assert code == 0, verb
+        assert "Example" in out or verb in GROUPS, verb
+
+
+GROUPS = {("ledger",), ("runs",), ()}
+
+
+def verb_of(text: str) -> tuple[str, ...]:
+    """The words of a command before its arguments."""
+    return tuple(takewhile(re.compile("[a-z]+").fullmatch, shlex.split(text)[1:]))
 
 
 def make_room(words: list[str], home: Path) -> None:
@@ -218,14 +247,7 @@ def test_the_commands_of_a_page_run_in_an_installed_shell(
     home = shutil.copytree(used_home, tmp_path / "home")
     shell = Shell(installed, cache, home)
     register_the_ledger(shell)
-    done = set()
-    for command in BY_PAGE[page]:
-        text = command.text
-        if text in done or text.startswith("make ") or documents.cannot_run(text):
-            continue
-        done.add(text)
-        if documents.is_mention(command):
-            text = help_of(text)
+    for text in dict.fromkeys(IN_SHELL[page]):
         words = shlex.split(text)
         make_room(words[1:], shell.folder)
         out = shell(text)
@@ -237,16 +259,6 @@ def test_the_commands_of_a_page_run_in_an_installed_shell(
 def register_the_ledger(shell: Shell) -> None:
     """The home was copied, and its ledger with it: what a user does after moving it."""
     shell("cslr ledger moved reviews.cslr-federation --yes")
-
-
-def help_of(text: str) -> str:
-    """The help of the command that a span names."""
-    words = []
-    for word in shlex.split(text):
-        if not re.fullmatch(r"-?[a-z-]+", word) or word.startswith("--"):
-            break
-        words.append(word)
-    return " ".join([*words, "--help"])
 
 
 @pytest.mark.slow
