@@ -61,6 +61,7 @@ INSTALLING: Final = frozenset(
         "python3 -m venv .venv",
         "source .venv/bin/activate",
         'pip install -c constraints.txt ".[text]"',
+        'pip install ".[text]"',
         'pip install "cslr[hub]"',
         'pip install "cslr[parquet]"',
         "pip install 'cslr[flower]'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Final
 
@@ -24,11 +25,24 @@ def privacy_words(facts: RunFacts) -> list[str]:
     costs = result["epsilon"].get("end_to_end", {})
     promise = (
         f"Unit of privacy: one {unit}; {result.get('units', '?')} are registered. Everything "
-        "released over all tasks, and the head, hardly depends on whether one of them took part: "
-        f"(ε, δ)-DP with ε = {_epsilon(costs.get('roster'))} against an adversary who knows who "
-        f"took part, and δ = {result['delta']:g} (zero-out adjacency)."
+        "released over all tasks, and the head, is (ε, δ)-DP with "
+        f"ε = {_epsilon(costs.get('roster'))} against an adversary who knows who took part, and "
+        f"δ = {result['delta']:g} (zero-out adjacency)."
+        f"{_factor(privacy.unit, costs.get('roster'))}"
     )
     return [promise, _mode(facts), _scores(facts)]
+
+
+def _factor(unit: str, epsilon: float | None) -> str:
+    """What a finite ε means for probabilities."""
+    if not epsilon:
+        return ""
+    value = math.exp(min(epsilon, 700.0))
+    shown = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return (
+        f" Leaving out the rows of one {unit} changes the probability of any outcome by at most "
+        f"a factor of e^ε = {shown}, up to δ."
+    )
 
 
 def adversaries(facts: RunFacts) -> list[tuple[str, str, str]]:
