@@ -133,7 +133,7 @@ def api_page() -> str:
         "# Python names",
         "",
         "Written by `make docs` from docstrings: everything that `import cslr` offers. What other",
-        "modules offer may change without notice. [From Python](python.md) explains the three tiers.",
+        "modules offer may change without notice. [From Python](python.md) explains the tiers.",
         "",
         "| name | is | in |",
         "|---|---|---|",
