@@ -8,7 +8,7 @@ FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/tes
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench browser docs clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench browser pictures docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -88,6 +88,10 @@ browser: $(READY) ## pages in a real browser; needs Debian's chromium, and npm f
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
 	@npm install --silent --no-save --prefix $(VENV)/axe axe-core
 	@CSLR_AXE=$(VENV)/axe/node_modules/axe-core/axe.min.js $(BIN)/python -m pytest -n 0 tests/report/test_browser.py
+
+pictures: $(READY) ## pictures of README and docs; needs chromium; DATA=directory for the story
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	@$(BIN)/python docs/tools/pictures.py $(if $(DATA),--data $(DATA))
 
 docs: $(READY) ## the docs site in site/, built without network
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

@@ -1,4 +1,4 @@
-"""Writes the two generated pages of the docs: the command line and the settings.
+"""Writes the generated pages of the docs: the command line, the settings and the Python names.
 
 `make docs` runs it; a test compares the pages with what it would write.
 """
@@ -17,6 +17,7 @@ import click
 from pydantic import BaseModel
 from typer.main import get_command
 
+import cslr
 from cslr import config
 from cslr.cli.main import app
 
@@ -145,9 +146,34 @@ def _leaves(annotation: Any) -> Iterator[str]:
         yield getattr(annotation, "__name__", "")
 
 
+def api_page() -> str:
+    """Every public name of the package: how it is called, where it lives, what it is."""
+    lines = [
+        "# Python names",
+        "",
+        "Written by `make docs` from docstrings: everything that `import cslr` offers. What other",
+        "modules offer may change without notice. [From Python](python.md) explains the tiers.",
+        "",
+        "| name | is | in |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*lines, *map(_name, cslr.__all__)]) + "\n"
+
+
+def _name(name: str) -> str:
+    what = getattr(cslr, name)
+    called = ""
+    if inspect.isfunction(what):
+        called = f"({', '.join(inspect.signature(what).parameters)})"
+    said = re.sub(r"\s+", " ", (inspect.getdoc(what) or "").split("\n\n")[0]).replace("|", "\\|")
+    where = what.__module__.removeprefix("cslr.")
+    return f"| `{name}{called}` | {said.replace('``', '`')} | `{where}` |"
+
+
 def pages() -> dict[Path, str]:
     """What is written, by file."""
-    return {DOCS / "cli.md": cli_page(), DOCS / "settings.md": settings_page()}
+    made = {"cli.md": cli_page(), "settings.md": settings_page(), "api.md": api_page()}
+    return {DOCS / name: text for name, text in made.items()}
 
 
 if __name__ == "__main__":

@@ -463,7 +463,7 @@ def test_asking_wrongly_is_a_message(finished, cslr, tmp_path, monkeypatch):
         ("nowhere", "--text", "x"): "nowhere is not a run directory",
         (str(finished),): "give a FILE, - for standard input, or --text",
         (str(finished), "--text", " "): "--text must not be empty",
-        (str(finished), "missing.txt"): "missing.txt cannot be opened",
+        (str(finished), "missing.txt"): "missing.txt: no such file; to predict for a text itself",
         (str(finished), "latin.txt"): "latin.txt, line 2: byte 3 of the line is not UTF-8",
         (str(finished), "-"): "standard input, line 2: not valid UTF-8",
         (str(finished), "--text", "x", "--seed", "99"): "no seed 99; its seeds: 13, 17",

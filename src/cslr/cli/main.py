@@ -125,6 +125,7 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
+        print("Interrupted.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader closed the pipe: `cslr predict ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

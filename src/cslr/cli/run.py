@@ -326,7 +326,12 @@ def _show(
     result: Result, settled: SettledConfig, embedded: EmbeddedStream, *, quiet: bool, compare: bool
 ) -> None:
     """Print a result: one line if quiet, else all of it, beside the other unit if wanted."""
-    from cslr.cli.show.summary import print_other_unit, print_summary, print_verdict
+    from cslr.cli.show.summary import (
+        print_next,
+        print_other_unit,
+        print_summary,
+        print_verdict,
+    )
     from cslr.runs.units import with_unit
 
     if quiet:
@@ -336,6 +341,7 @@ def _show(
     if compare:
         _note(Console(stderr=True), "Measuring the same with --unit client, to compare ...")
         print_other_unit(result, with_unit(settled, embedded, "client"), Console())
+    print_next(result, Console())
 
 
 def _note(console: Console, text: str) -> None:

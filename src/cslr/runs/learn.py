@@ -59,7 +59,6 @@ def run(
     if directory.find(kind="finished") is None:
         seconds = embedded.seconds + time.perf_counter() - started
         directory.note(kind="finished", **_seconds(directory, seconds))
-    on_step("done", 1, 1)
     return collect(settled.given, directory, embedded.stream, shown)
 
 
@@ -126,6 +125,7 @@ def learn(
                 if not each.is_compared and until is None:
                     row.measure()
                     _note_cost(directory, ledger, plan, seed)
+    on_step("done", total, total)
     return shown
 
 

@@ -63,7 +63,7 @@ def context_of(
     schedule = Schedule(int(not rounds), head=rounds, evaluation=int(evaluation))
     budget = Budget(4.0, unit=unit)
     plan = calibrate(budget, len(world.tasks), cap=cap, schedule=schedule, clients=shares)
-    tasks, head = world.tasks, HeadConfig(samples=40)
+    tasks, head = world.tasks, HeadConfig()
     if rounds:
         tasks = (tuple(range(world.family(family).labels)),) * len(tasks)
         head = HeadConfig(kind="rounds", rounds=rounds)

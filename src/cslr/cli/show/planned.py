@@ -59,7 +59,7 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
     )
     console.print(
         f"{federation.units:,} {units}, ε = {plan.budget.epsilon:g} for a {unit}: about "
-        f"{outlook.speakers:,.0f} speak about each task; {outlook.releases()}."
+        f"{outlook.speakers:,.0f} contribute to each task; {outlook.releases()}."
     )
     console.print(
         f"Forecast signal-to-noise ratio of a task's modes: [bold]{_ratio(outlook):.2g}[/bold]"
