@@ -10,7 +10,7 @@ from paper.figure import number
 from paper.names import called, key_of
 from paper.traces import Trace
 
-__all__ = ["REBUILD", "command", "facts", "ran"]
+__all__ = ["REBUILD", "command", "earlier", "facts", "ran"]
 
 REBUILD: Final = "cslr tables"
 """The command that makes every table again from the traces."""
@@ -28,7 +28,7 @@ def facts(experiment: str, cells: Sequence[Cell], traces: Mapping[str, Trace]) -
         _promise(cells),
         *_ledgers(cells, traces),
         f"Seeds {_list(sorted({cell.seed for cell in cells}))}; mean ± standard deviation over "
-        f"seeds (ddof = 1). {ran(cells, traces)}",
+        f"seeds (ddof = 1). {ran(cells, traces)}{earlier(cells, traces)}",
         f"Command: `{command(experiment)}`, then `{REBUILD}`.",
     )
 
@@ -39,6 +39,13 @@ def ran(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
     if there == len(cells):
         return f"All {there} cells ran."
     return f"{there} of {len(cells)} cells ran; what did not is marked."
+
+
+def earlier(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
+    """How many traces are of an earlier version of the program, if any."""
+    found = [traces[cell.name] for cell in cells if cell.name in traces]
+    old = sum(trace.code is None for trace in found)
+    return f" {old} of them by an earlier version, whose noise was drawn otherwise." if old else ""
 
 
 def _streams(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:

@@ -46,6 +46,8 @@ class Trace:
     seconds: float
     alpha: float = math.nan
     """Of the Dirichlet partition, where the trace names it."""
+    code: str | None = None
+    """A hash of the source it was made by; None: from before traces recorded it."""
 
     def value(self, measure: str) -> float:
         """The number a table calls ``measure``; NaN where this cell has none."""
@@ -81,6 +83,7 @@ class _Heading(BaseModel):
     labels: list[str]
     tasks: list[str]
     alpha: float | None = None
+    code: dict[str, str] | None = None
 
 
 class _Row(BaseModel):
@@ -148,6 +151,7 @@ def _trace(path: Path, lines: list[dict[str, Any]]) -> Trace:
         math.nan if cost.sigma is None else cost.sigma,
         finished.seconds,
         math.nan if heading.alpha is None else heading.alpha,
+        None if heading.code is None else heading.code.get("source"),
     )
 
 
