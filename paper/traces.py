@@ -48,6 +48,8 @@ class Trace:
     """Of the Dirichlet partition, where the trace names it."""
     code: str | None = None
     """A hash of the source it was made by; None: from before traces recorded it."""
+    cpu: float = math.nan
+    """Seconds of one core it took, without loading its stream; NaN: not recorded."""
 
     def value(self, measure: str) -> float:
         """The number a table calls ``measure``; NaN where this cell has none."""
@@ -84,6 +86,7 @@ class _Heading(BaseModel):
     tasks: list[str]
     alpha: float | None = None
     code: dict[str, str] | None = None
+    cpu: float = math.nan
 
 
 class _Row(BaseModel):
@@ -152,6 +155,7 @@ def _trace(path: Path, lines: list[dict[str, Any]]) -> Trace:
         finished.seconds,
         math.nan if heading.alpha is None else heading.alpha,
         None if heading.code is None else heading.code.get("source"),
+        heading.cpu,
     )
 
 
