@@ -66,7 +66,7 @@ limits: $(READY) ## what any reading of the releases could reach (docs/limits.md
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make limits DATA=DIR"; exit 2; }
 	@$(BIN)/python benchmarks/limits.py --data $(DATA)
 
-reproduce: $(READY) ## every method on every stream, five seeds, ε = 4; DATA=directory of the data sets
+reproduce: $(READY) ## every experiment about the paper, then the tables; DATA=directory of the data sets
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make reproduce DATA=DIR"; exit 2; }
 	@$(BIN)/cslr reproduce --data $(DATA) && $(BIN)/cslr tables
 
