@@ -124,7 +124,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(finished, cslr, tmp_path):
     assert ledger.read_text() == (finished / "seed-17" / "ledger.jsonl").read_text()
 
 
-def test_a_summary_is_printed_for_people(finished, cslr):
+def test_a_summary_is_printed_for_people(finished, cslr, pictures):
     code, out, _ = cslr("run", "--seeds", "13,17", "--run-dir", str(finished))
     assert code == 0
     for word in ("average accuracy", "zero-shot", "roster", "simulated", "heart", "result.json"):
