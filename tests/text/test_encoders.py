@@ -63,6 +63,11 @@ class SickModel(SentenceEncoder):
         super().__init__("org/sick", id="hub:org/sick")
         self.value = value
 
+    _batched = True
+
+    def _token_counts(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
     def _forward(self, texts: list[str]) -> FloatArray:
         raw = np.array([[len(text), 1.0] for text in texts], np.float32)
         raw[[text == "sick" for text in texts]] = self.value
@@ -304,6 +309,7 @@ def test_a_vector_is_the_same_to_the_last_bit_whatever_stands_beside_its_text(
     texts += ["a text that is cut off " * 200, "x"]
     there, back = minilm.encode(texts), minilm.encode(texts[::-1])[::-1]
     assert there.tobytes() == back.tobytes()
+    assert vars(minilm)["_batched"], "the texts were encoded one by one"
     for row in (0, 6, 23, 24, 25):
         assert there[row].tobytes() == minilm.encode([texts[row]])[0].tobytes()
         assert there[row].tobytes() == embed([texts[row]], minilm, None)[0].tobytes()
