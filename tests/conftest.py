@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -339,10 +340,22 @@ def _embed_streams(place: Path, first: int) -> None:
 
 
 @pytest.fixture
-def cslr(cache, tmp_path, monkeypatch, capsys):
+def pictures():
+    """For tests that look at the pictures of a run: without it ``cslr`` leaves them blank."""
+
+
+def _blank(self: object, file: IO[Any], format: str, **_: object) -> None:
+    """In place of ``Figure.savefig``, which takes longer than a small run."""
+    file.write("<svg></svg>" if format == "svg" else b"\x89PNG")
+
+
+@pytest.fixture
+def cslr(request, cache, tmp_path, monkeypatch, capsys):
     """Call the program in an empty directory: (exit code, standard output, standard error)."""
     from cslr.cli.main import main
 
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", _blank)
     monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
     monkeypatch.chdir(tmp_path)
 
