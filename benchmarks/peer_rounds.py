@@ -11,11 +11,8 @@ process with its children.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
+import itertools
 import resource
-import statistics
 import time
 from typing import Any
 
@@ -86,18 +83,21 @@ def on_pfl(clients: int, rounds: int, rows: int) -> list[float]:
             return super().after_central_iteration(*_, **__)
 
     FederatedAveraging().run(
-        NNAlgorithmParams(rounds, evaluation_frequency=rounds + 1, train_cohort_size=clients,
-                          val_cohort_size=0),
+        NNAlgorithmParams(
+            rounds, evaluation_frequency=rounds + 1, train_cohort_size=clients, val_cohort_size=0
+        ),
         SimulatedBackend(data, data),
         model,
         NNTrainHyperParams(
-            local_num_epochs=1, local_learning_rate=RATE, local_batch_size=rows,
+            local_num_epochs=1,
+            local_learning_rate=RATE,
+            local_batch_size=rows,
             local_max_grad_norm=None,
         ),
         callbacks=[Clock()],
         send_metrics_to_platform=False,
     )
-    return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(marks)]
 
 
 def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
@@ -130,7 +130,9 @@ def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
     def server_of(context: Context) -> ServerAppComponents:
         first = ndarrays_to_parameters([value.numpy() for value in Head().state_dict().values()])
         strategy = FedAvg(
-            fraction_fit=1.0, fraction_evaluate=0.0, min_available_clients=clients,
+            fraction_fit=1.0,
+            fraction_evaluate=0.0,
+            min_available_clients=clients,
             initial_parameters=first,
         )
         return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
