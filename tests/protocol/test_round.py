@@ -91,7 +91,7 @@ def in_label_order(replay):
         **{
             name: value[order]
             for name, value in vars(replay).items()
-            if name not in ("floored", "heard", "pooled", "covariance", "tied")
+            if name not in ("floored", "heard", "pooled", "covariance", "tied", "counted")
         },
     )
 

@@ -51,6 +51,7 @@ def planner_data() -> dict[str, Any]:
         "most": outlook.MOST,
         "half": outlook.HALF,
         "little": outlook.LITTLE,
+        "off": outlook.OFF,
         "mostRows": resolution.MOST_ROWS,
         "many": resolution.MANY,
         "expected": resolution.EXPECTED,
