@@ -608,11 +608,13 @@ def test_a_data_set_that_is_not_known_is_told_with_those_that_are(cslr):
 
 
 def test_the_example_runs_as_it_is_described(cslr, tmp_path):
-    """Its README's commands, on a copy; they need no other file."""
+    """Its README's commands, on a copy with a sixth of the rows; they need no other file."""
     example = Path(__file__).resolve().parents[2] / "examples" / "own_data"
     for path in example.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
+    header, *rows = (example / "libraries.csv").read_text(encoding="utf-8").splitlines(True)
+    (tmp_path / "libraries.csv").write_text("".join([header, *rows[::6]]), encoding="utf-8")
     page = (example / "README.md").read_text(encoding="utf-8")
     commands = [line.split() for line in page.splitlines() if line.startswith("cslr ")]
     assert [" ".join(words[1:3]) for words in commands][:3] == [

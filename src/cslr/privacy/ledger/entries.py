@@ -1,7 +1,7 @@
 """The state that follows from a ledger's records, updated with each of them.
 
 A charge need not iterate over all earlier ones, so their total time is linear. What is kept does
-not grow with the number of records: totals, and the charges whose result is not known to be safe.
+not grow with the number of records: totals, and charges whose result is not known to be safe.
 """
 
 from __future__ import annotations
