@@ -68,6 +68,14 @@ def _parameter(parameter: Any) -> str:
     return f"| `{shown}` | {said} |"
 
 
+_OF_THE_PAPER = (
+    "The section `[paper]`: constants that the paper names, at its values. `cslr-paper` reads all "
+    "of them, the other methods `paper.m`, `paper.list_size` and `paper.n_r`, and with a head that "
+    "clients train `paper.replay_weight` and `paper.replay_loss`. [paper.md](paper.md) has a row "
+    "for each."
+)
+
+
 def settings_page() -> str:
     """Every setting of a configuration: name, type, default and meaning."""
     lines = [
@@ -79,7 +87,18 @@ def settings_page() -> str:
         "| setting | values | default | meaning |",
         "|---|---|---|---|",
     ]
-    lines += [_row(*setting) for setting in _settings(config.Config, "")]
+    every = list(_settings(config.Config, ""))
+    constants = [setting for setting in every if setting[0].startswith("paper.")]
+    lines += [_row(*setting) for setting in every if setting not in constants]
+    lines += [
+        "",
+        "## Constants of the paper",
+        "",
+        *textwrap.wrap(_OF_THE_PAPER, 100),
+        "",
+        *lines[5:7],
+    ]
+    lines += [_row(*setting) for setting in constants]
     return "\n".join(lines) + "\n"
 
 

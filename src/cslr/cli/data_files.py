@@ -30,12 +30,12 @@ class Drafted:
     def lines(self, data: Path) -> list[str]:
         """What was guessed and why, what could not be read, and what is left to do."""
         seen = self.seen
-        found = [
+        findings = [
             f"  {role:7} {guess.column!r}: {guess.why}" for role, guess in seen.guesses.items()
         ]
         missing = [f"  {role:7} not found" for role in _open(seen)]
         counted = f"{len(seen.clients)} clients, {len(seen.labels)} labels"
-        lines = ["Columns:", *found, *missing, f"Found: {counted}, {_tasks(seen)}."]
+        lines = ["Columns:", *findings, *missing, f"Found: {counted}, {_tasks(seen)}."]
         if seen.bad:
             shown = [f"  {described(data, problem)}" for problem in seen.problems]
             more = seen.bad - len(shown)
