@@ -106,7 +106,7 @@ def commands_of(page: str) -> list[Printed]:
     """The commands of a page in order."""
     found = []
     for part in re.split(r"(^```.*?^```$)", page, flags=re.MULTILINE | re.DOTALL):
-        if part.startswith(("```bash", "```\n")):
+        if part.startswith(("```bash", "```console", "```\n")):
             lines = part.replace("\\\n", " ").splitlines()[1:-1]
             found += [Printed(text, True) for line in lines if (text := _command_in(line))]
         elif not part.startswith("```"):
