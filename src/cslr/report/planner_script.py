@@ -73,6 +73,10 @@ function show() {
   at("advice").className = "verdict " + (found.share >= DATA.little ? "above" : "below");
   at("sigma").textContent = digits(sigma, 4);
   at("share").textContent = rounded(100 * found.share) + " %, give or take 15 points";
+  const low = Math.max(0, 100 * found.share - 15), high = Math.min(100, 100 * found.share + 15);
+  at("band").style.left = low + "%";
+  at("band").style.width = high - low + "%";
+  at("mark").style.left = 100 * found.share + "%";
   at("ratio").textContent = digits(found.ratio, 2);
   at("speakers").textContent = rounded(found.speakers).toLocaleString("en");
   at("released").textContent = found.tied

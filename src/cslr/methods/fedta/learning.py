@@ -97,7 +97,7 @@ def _taught(before: Learner, rows: TaskRows, own: Adapter, head: TaskHead) -> di
 def _anchors(context: MethodContext, directions: FloatArray) -> Tensor:
     """As many public sentences as CSLR has anchors."""
     order = context.seeds.at("fedta", "anchors").permutation(len(context.public))
-    return scaled(context.public[order[: context.replay.anchors]], directions)
+    return scaled(context.public[order[: context.constants.m]], directions)
 
 
 def _aim(prototypes: Prototypes, first: int, slots: int, number: int, rounds: int) -> Aim:

@@ -87,8 +87,8 @@ def leading(public: FloatArray, most: int = DIRECTIONS) -> FloatArray:
     _, vectors = np.linalg.eigh(public.T.astype(np.float64) @ public)
     chosen = vectors[:, ::-1][:, :most]
     signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(most)])
-    settled: FloatArray = (chosen * signs).astype(np.float32)
-    return settled
+    directions: FloatArray = (chosen * signs).astype(np.float32)
+    return directions
 
 
 def scaled(z: FloatArray, directions: FloatArray) -> Tensor:
