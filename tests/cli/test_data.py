@@ -634,3 +634,20 @@ def test_the_example_runs_as_it_is_described(cslr, tmp_path):
     assert err.splitlines()[-1] == refusal
     plan = re.findall(r"`cslr (plan [^`]+)` says \"Not useful\"", page)[0]
     assert "Not useful" in cslr(*plan.split())[1]
+
+
+def test_columns_that_are_not_found_are_named_in_a_command_that_corrects_it(cslr, tmp_path):
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n3,4\n")
+    code, out, _ = cslr("data", "init", "odd.csv")
+    assert code == 0
+    assert "Columns of the file: 'a', 'b'. Say which are meant:" in out
+    assert out.endswith("  cslr data init odd.csv --text COLUMN --label COLUMN --client COLUMN\n")
+    code, out, _ = cslr("data", "init", "odd.csv", "--text", "a", "--label", "b", "--client", "b")
+    assert out.endswith("  cslr data check odd.csv\n")
+
+
+def test_a_binary_file_is_called_one(cslr, tmp_path):
+    (tmp_path / "bin.csv").write_bytes(b"\x7fELF\x02\x01\0\0\0\r\n\0\r\x01" * 40)
+    code, _, err = cslr("data", "init", "bin.csv")
+    assert code == 2
+    assert "damaged or not" in err

@@ -25,6 +25,7 @@ __all__ = [
     "ListLearner",
     "Streams",
     "clip_embeddings",
+    "coordinates_of",
     "group_lists",
     "learn_lists",
     "shares_of",
@@ -36,6 +37,8 @@ Streams = Sequence[np.random.Generator]
 """One random stream for each client."""
 LEADING: Final = 64
 """Directions in which EM runs: in hundreds of them a few dozen examples only find themselves."""
+_CACHED: Final = 2**19
+"""Numbers of clients' coordinates that are worked on at a time: 4 MB."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,25 @@ def learn_lists(
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
         return one_component(x, mask, floor)
-    leading = x[..., :LEADING]
-    lists = fit(leading, mask, _starts(leading, mask, learner, rngs), learner.iterations, floor)
-    if x.shape[-1] <= LEADING:
-        return lists
-    # What belongs together is found where topics differ most; then all directions are described.
-    return m_step(shares_of(lists, leading, mask), x, mask, floor)
+    starts = _starts(x[..., :LEADING], mask, learner, rngs)
+
+    def of(some: slice) -> Mixture:
+        rows, real = x[some], mask[some]
+        leading = rows[..., :LEADING]
+        lists = fit(leading, real, starts[:, some], learner.iterations, floor)
+        if x.shape[-1] <= LEADING:
+            return lists
+        # Groups are found where topics differ most; then all directions are described.
+        return m_step(shares_of(lists, leading, real), rows, real, floor)
+
+    # No operation mixes clients; a few at a time stay in the processor's cache.
+    few = max(1, _CACHED // max(1, x.shape[1] * x.shape[2]))
+    parts = [of(slice(begin, begin + few)) for begin in range(0, max(1, len(x)), few)]
+    mean, covariance = (
+        np.concatenate([getattr(part.gaussians, name) for part in parts])
+        for name in ("mean", "covariance")
+    )
+    return Mixture(np.concatenate([part.weights for part in parts]), Gaussians(mean, covariance))
 
 
 def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
@@ -115,15 +131,22 @@ class GroupLists:
         return _at(values, self.places)
 
 
-def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
+def coordinates_of(examples: Examples, request: Request) -> FloatArray:
+    """(b, n, r) the released coordinates of embeddings no longer than B_z."""
+    longest = 1.0 if request.paper is None else request.paper.b_z
+    return request.space.into(clip_embeddings(examples.z, longest))
+
+
+def group_lists(
+    examples: Examples, request: Request, coordinates: FloatArray | None = None
+) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group.
 
     With one candidate each group looks at its own rows, so that all groups together look at every
     row about once. How many stand side by side then depends on other clients, which changes no bit
     of a mean or a variance; it could change EM and matrix products, so these look at all rows.
     """
-    longest = 1.0 if request.paper is None else request.paper.b_z
-    x = request.space.into(clip_embeddings(examples.z, longest))
+    x = coordinates_of(examples, request) if coordinates is None else coordinates
     whole_moments = request.layout.seconds > request.space.dimension
     sums_alone = request.learner.size == 1 and request.head is None and not whole_moments
     seeds = Seeds(request.seed).under("task", request.task)

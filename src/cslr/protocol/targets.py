@@ -59,7 +59,7 @@ class Family:
         return self.name == "intents"
 
     def sent(self, pooled: bool = False) -> int:
-        """How many numbers about y a client sends for each mode: none if its label says it all.
+        """Number of target values y that a client sends per mode: none if the label implies them.
 
         pooled: whether a mode may be about several labels.
         """

@@ -7,40 +7,16 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 
 import pytest
 
 from cslr.errors import LedgerCorrupted, PrivacyError
-from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger import chain as chain_module
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import head_of
 from cslr.privacy.ledger.keys import EphemeralKeys
-from cslr.privacy.mechanism import release, settle
-from cslr.privacy.plan import Budget, calibrate
-
-
-def charge(task: int = 0, sigma: float | None = 3.0) -> Charge:
-    return Charge(f"task {task}", task, "replay", sigma)
-
-
-def pay(ledger: Ledger, *charges: Charge) -> None:
-    """Each for a sum of its own."""
-    for each in charges:
-        ledger.charge(each, lambda key: uuid.uuid4().hex)
-
-
-@pytest.fixture
-def content(opened, path, summed) -> bytes:
-    """A small ledger with a record of every kind, a float with an exponent, and an umlaut."""
-    ledger = opened()
-    ledger.fix_plan(calibrate(Budget(8.0), 4, cap=2), {"encoder": "für-alle", "bound": 0.2})
-    settle(release(summed, charge(), ledger), "task 0", ledger)
-    pay(ledger, charge(1))
-    ledger.close()
-    return path.read_bytes()
-
+from cslr.privacy.plan import Budget
+from tests.privacy.ledger.small_ledger import charge, pay
 
 # -- one writer ----------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class Chain:
                 while at >= 0:
                     self._place = view.rfind(b"\n", 0, at) + 1
                     end = view.find(b"\n", at)
-                    yield self._intact(view[self._place : end])
+                    yield self._intact(bytes(view[self._place : end]))
                     at = view.find(fragment, end, high)
 
     def append(self, kind: str, body: Mapping[str, object]) -> dict[str, Any]:
