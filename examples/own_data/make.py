@@ -2,8 +2,8 @@
 
     python make.py
 
-Sentences are filled-in templates beside phrases that stand as they are; branches, sentences and what
-is train or test follow from one seeded generator.
+Sentences are filled-in templates beside phrases that stand as they are; branches, sentences and
+what is train or test follow from one seeded generator.
 """
 
 from __future__ import annotations
