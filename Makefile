@@ -54,7 +54,7 @@ trust: $(TRUST) ## the evidence behind every promise, as a card; at most 15 minu
 	@$(BIN)/python benchmarks/trust.py
 
 federation: $(READY) ## three nodes over TLS, one killed; the cost of a secure sum; at most 10 minutes
-	@$(BIN)/python -m pytest -n 0 -s -m "slow or not slow" tests/federation/parties tests/federation/flower tests/runs/deployment
+	@$(BIN)/python -m pytest -n 0 -s -m "slow or not slow" tests/federation/parties tests/federation/flower tests/runs/deployment tests/privacy/secure_sum
 	@$(BIN)/python benchmarks/secure_sum.py
 
 lint: $(READY) ## style, types, layers

@@ -2,6 +2,7 @@
 
     python benchmarks/secure_sum.py
     python benchmarks/secure_sum.py --members 5 20 --coordinates 386
+    python benchmarks/secure_sum.py --write        # into docs/secure-sum.md
 
 One row is one whole first release (five exchanges) with a tenth of the members lost after sharing;
 "steady" is a member's part of the last three exchanges, all there is from the second release on.
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -40,6 +42,8 @@ from cslr.seeding import Seeds
 
 SIZES = ((5, 4, 1), (20, 14, 4), (50, 34, 5), (100, 67, 10))  # n, t, c
 GRID = Grid(1.0)
+BEGIN = "<!-- cost:begin (written by `python benchmarks/secure_sum.py --write`) -->"
+END = "<!-- cost:end -->"
 
 
 @dataclass
@@ -218,17 +222,39 @@ def main() -> None:
     parser.add_argument("--members", type=int, nargs="+", default=[n for n, _, _ in SIZES])
     parser.add_argument("--coordinates", type=int, nargs="+", default=[386, 49_796])
     parser.add_argument("--times", type=int, default=3, help="Runs, of which the median is shown.")
+    parser.add_argument("--write", action="store_true", help="Write into docs/secure-sum.md.")
     chosen = parser.parse_args()
     measure(3, 3, 1, 8)  # what is loaded at first use is loaded
     secagg_plus(3, 2, 8)
-    print("| n, t, c | D | client ms | of it noise | steady ms | server ms | up kB | down kB |")
-    print("|---|---|---|---|---|---|---|---|")
+    table = [
+        "| n, t, c | D | client ms | of it noise | steady ms | server ms | up kB | down kB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    compared = []
+    print("\n".join(table))
     for n, t, c in (size for size in SIZES if size[0] in chosen.members):
         for coordinates in chosen.coordinates:
             row, comparison = measured_row(n, t, c, coordinates, chosen.times)
-            print(f"| {n}, {t}, {c} | {coordinates:,} | {row} |", flush=True)
+            table.append(f"| {n}, {t}, {c} | {coordinates:,} | {row} |")
+            print(table[-1], flush=True)
             if comparison:
-                print(f"<!-- {comparison} -->", flush=True)
+                compared.append(f"- D = {coordinates:,}: {comparison}")
+    print("", *compared, sep="\n")
+    if chosen.write:
+        write(
+            "\n".join(
+                [*table, "", "Beside SecAgg+, n = 20, all members and the server:", *compared]
+            )
+        )
+
+
+def write(content: str) -> None:
+    """Put the figures between their marks in docs/secure-sum.md."""
+    path = Path(__file__).parents[1] / "docs" / "secure-sum.md"
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}", encoding="utf-8")
 
 
 def measured_row(n: int, t: int, c: int, coordinates: int, times: int) -> tuple[str, str]:

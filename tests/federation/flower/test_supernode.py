@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,7 @@ def test_it_is_flowers_own_loop_and_looks_twice_a_second(monkeypatch):
     loop = import_module("flwr.supernode.start_client_internal")
     monkeypatch.setattr(loop, "time", time)  # restored after the test
     asked: list[float] = []
-    monkeypatch.setattr(supernode.time, "sleep", asked.append)
+    monkeypatch.setattr(supernode, "time", SimpleNamespace(sleep=asked.append))
     monkeypatch.setattr(import_module("flwr.supernode.cli"), "flower_supernode", lambda: 7)
     with pytest.raises(SystemExit) as ended:
         supernode.main()
