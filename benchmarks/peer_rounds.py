@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,18 +86,21 @@ def on_pfl(clients: int, rounds: int, rows: int) -> list[float]:
             return super().after_central_iteration(*_, **__)
 
     FederatedAveraging().run(
-        NNAlgorithmParams(rounds, evaluation_frequency=rounds + 1, train_cohort_size=clients,
-                          val_cohort_size=0),
+        NNAlgorithmParams(
+            rounds, evaluation_frequency=rounds + 1, train_cohort_size=clients, val_cohort_size=0
+        ),
         SimulatedBackend(data, data),
         model,
         NNTrainHyperParams(
-            local_num_epochs=1, local_learning_rate=RATE, local_batch_size=rows,
+            local_num_epochs=1,
+            local_learning_rate=RATE,
+            local_batch_size=rows,
             local_max_grad_norm=None,
         ),
         callbacks=[Clock()],
         send_metrics_to_platform=False,
     )
-    return [after - before for before, after in zip(marks, marks[1:], strict=False)]
+    return [after - before for before, after in pairwise(marks)]
 
 
 def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
@@ -130,7 +133,9 @@ def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
     def server_of(context: Context) -> ServerAppComponents:
         first = ndarrays_to_parameters([value.numpy() for value in Head().state_dict().values()])
         strategy = FedAvg(
-            fraction_fit=1.0, fraction_evaluate=0.0, min_available_clients=clients,
+            fraction_fit=1.0,
+            fraction_evaluate=0.0,
+            min_available_clients=clients,
             initial_parameters=first,
         )
         return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
@@ -142,3 +147,24 @@ def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
     )
     return []
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("framework", choices=("pfl", "flower"))
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=32, help="rows of a step")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    run = on_pfl if asked.framework == "pfl" else on_flower
+    before = spent()
+    took = run(asked.clients, asked.rounds, asked.rows)
+    # Where rounds cannot be told apart, workers included: all of them together.
+    each = statistics.median(took[1:]) if took else (spent() - before) / asked.rounds
+    print(json.dumps({"round": each, "whole": spent()}))
+
+
+if __name__ == "__main__":
+    main()
