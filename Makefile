@@ -10,7 +10,7 @@ SEED   ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench browser pictures docs clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench bench-peers browser pictures docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ people: $(READY) ## measure the README's table: a person hidden, a client hidden
 
 bench: $(READY) ## how fast the parts are, beside their peers (docs/speed.md); at most 20 minutes
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
+
+bench-peers: $(READY) ## environments in build/peers for the peers that cannot be installed beside CSLR
+	@$(BIN)/python benchmarks/peers.py
 
 limits: $(READY) ## what any reading of the releases could reach (docs/limits.md); DATA=directory
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make limits DATA=DIR"; exit 2; }
