@@ -2,12 +2,13 @@
 
     python benchmarks/secure_sum.py
     python benchmarks/secure_sum.py --members 5 20 --coordinates 386
+    python benchmarks/secure_sum.py --write        # into docs/secure-sum.md
 
 One row is one whole first release (five exchanges) with a tenth of the members lost after sharing;
 "steady" is a member's part of the last three exchanges, all there is from the second release on.
-Messages travel as bytes. Where ``flwr`` is installed, the primitives of its SecAgg+ do the same
-work at n = 20 (same thread, same vector length) and the ratio is printed: above 1 means CSLR needs
-less CPU time.
+Messages travel as bytes. Where ``flwr`` is installed, its own SecAgg+ functions do the same work at
+n = 20 in turns with ours (same thread, same vector length), and the ratio is printed: above 1 means
+CSLR needs less CPU time.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -38,6 +42,8 @@ from cslr.seeding import Seeds
 
 SIZES = ((5, 4, 1), (20, 14, 4), (50, 34, 5), (100, 67, 10))  # n, t, c
 GRID = Grid(1.0)
+BEGIN = "<!-- cost:begin (written by `python benchmarks/secure_sum.py --write`) -->"
+END = "<!-- cost:end -->"
 
 
 @dataclass
@@ -129,67 +135,152 @@ def measure(n: int, t: int, c: int, coordinates: int) -> tuple[Meter, Meter, flo
 
 
 def secagg_plus(n: int, t: int, coordinates: int) -> float | None:
-    """CPU seconds of all members and the server with Flower's SecAgg+ primitives; None without."""
+    """CPU seconds of all members and the server with Flower's SecAgg+; None without Flower.
+
+    Members run the functions of its client module. The server does what its workflow does after
+    the last answer: combine the shares of every secret, and take off every mask that is left.
+    Messages are not turned into bytes, unlike ours.
+    """
     try:
-        from flwr.common.secure_aggregation.crypto import shamir
-        from flwr.common.secure_aggregation.crypto import symmetric_encryption as box
-        from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
-        from flwr.supercore.primitives.asymmetric import generate_key_pairs
+        from flwr.app import ConfigRecord
+        from flwr.common import ndarrays_to_parameters
+        from flwr.common.secure_aggregation.secaggplus_constants import Key
     except ImportError:
         return None
-    shape, lost = [(coordinates,)], n // 10
+    flower: Any = import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
+    lost, target = n // 10, 2**22
+    rows = np.random.default_rng(1).normal(size=(n, coordinates)).astype(np.float32)
     begun = time.process_time()
-    channel = [generate_key_pairs() for _ in range(n)]
-    masking = [generate_key_pairs() for _ in range(n)]
-    shared = []
-    for i in range(n):
-        others = [j for j in range(n) if j != i]
-        shares = [shamir.create_shares(os.urandom(32), t, n) for _ in range(2)]
-        shared.append(shares[0])
-        for j in others:
-            key = box.generate_shared_key(channel[i][0], channel[j][1])
-            box.decrypt(key, box.encrypt(key, shares[0][j] + shares[1][j]))
-        if i >= lost:  # a mask of its own and one with each of the others
-            total = pseudo_rand_gen(os.urandom(32), 2**32, shape)[0]
-            for j in others:
-                key = box.generate_shared_key(masking[i][0], masking[j][1])
-                total += pseudo_rand_gen(key, 2**32, shape)[0]
-    for each in shared:  # the server: every secret, then every mask that does not cancel
-        shamir.combine_shares(each[:t])
-    for _ in range((n - lost) * (lost + 1)):
-        total += pseudo_rand_gen(os.urandom(32), 2**32, shape)[0]
+    states = [flower.SecAggPlusState() for _ in range(n)]
+    settings = {
+        Key.SAMPLE_NUMBER: n,
+        Key.SHARE_NUMBER: n,
+        Key.THRESHOLD: t,
+        Key.CLIPPING_RANGE: 8.0,
+        Key.TARGET_RANGE: target,
+        Key.MOD_RANGE: 2**32,
+        Key.MAX_WEIGHT: 1000.0,
+    }
+    keys: dict[str, Any] = {}
+    for i, state in enumerate(states):
+        state.nid = i
+        shown = flower._setup(state, ConfigRecord(settings))
+        keys[str(i)] = [shown[Key.PUBLIC_KEY_1], shown[Key.PUBLIC_KEY_2]]
+    sealed: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for i, state in enumerate(states):
+        sent = flower._share_keys(state, ConfigRecord(keys))
+        for to, text in zip(sent[Key.DESTINATION_LIST], sent[Key.CIPHERTEXT_LIST], strict=True):
+            sealed[to].append((i, text))
+    alive, dropped = list(range(lost, n)), list(range(lost))
+    vectors = []
+    for i in alive:
+        sources, texts = zip(*sealed[i], strict=True)
+        given = ConfigRecord({Key.SOURCE_LIST: list(sources), Key.CIPHERTEXT_LIST: list(texts)})
+        parameters = ndarrays_to_parameters([rows[i]])
+        masked = flower._collect_masked_vectors(states[i], given, 10, parameters)
+        vectors.append(masked[Key.MASKED_PARAMETERS])
+    ask = ConfigRecord({Key.ACTIVE_NODE_ID_LIST: alive, Key.DEAD_NODE_ID_LIST: dropped})
+    answers = [flower._unmask(states[i], ask) for i in alive]
+    _secagg_server(vectors, answers, states, alive)
     return time.process_time() - begun
+
+
+def _secagg_server(vectors: Any, answers: Any, states: Any, alive: list[int]) -> None:
+    """``SecAggPlusWorkflow.unmask_stage``, without its messages."""
+    from flwr.common.secure_aggregation import ndarrays_arithmetic as arithmetic
+    from flwr.common.secure_aggregation.crypto.shamir import combine_shares
+    from flwr.common.secure_aggregation.secaggplus_constants import Key
+    from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+
+    flower: Any = import_module("flwr.server.workflow.secure_aggregation.secaggplus_workflow")
+    total = [flower.bytes_to_ndarray(each) for each in vectors[0]]
+    for vector in vectors[1:]:
+        ours = [flower.bytes_to_ndarray(each) for each in vector]
+        total = arithmetic.parameters_addition(total, ours)
+    collected: dict[int, list[bytes]] = defaultdict(list)
+    for answer in answers:
+        for owner, share in zip(answer[Key.NODE_ID_LIST], answer[Key.SHARE_LIST], strict=True):
+            collected[owner].append(share)
+    shape = arithmetic.get_parameters_shape(total)
+    for owner, shares in collected.items():
+        secret = combine_shares(shares)
+        if owner in alive:
+            mask = pseudo_rand_gen(secret, 2**32, shape)
+            total = arithmetic.parameters_subtraction(total, mask)
+            continue
+        for other in alive:
+            key = flower.generate_shared_key(
+                flower.bytes_to_private_key(secret), flower.bytes_to_public_key(states[other].pk1)
+            )
+            mask = pseudo_rand_gen(key, 2**32, shape)
+            total = arithmetic.parameters_addition(total, mask)
+    arithmetic.parameters_mod(total, 2**32)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, nargs="+", default=[n for n, _, _ in SIZES])
     parser.add_argument("--coordinates", type=int, nargs="+", default=[386, 49_796])
+    parser.add_argument("--times", type=int, default=3, help="Runs, of which the median is shown.")
+    parser.add_argument("--write", action="store_true", help="Write into docs/secure-sum.md.")
     chosen = parser.parse_args()
-    print("| n, t, c | D | client ms | of it noise | steady ms | server ms | up kB | down kB |")
-    print("|---|---|---|---|---|---|---|---|")
+    measure(3, 3, 1, 8)  # what is loaded at first use is loaded
+    secagg_plus(3, 2, 8)
+    table = [
+        "| n, t, c | D | client ms | of it noise | steady ms | server ms | up kB | down kB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    compared = []
+    print("\n".join(table))
     for n, t, c in (size for size in SIZES if size[0] in chosen.members):
         for coordinates in chosen.coordinates:
-            first, steady, noise = measure(n, t, c, coordinates)
-            ms = [1e3 * each / n for each in (first.seconds["client"], noise * n)]
-            per = [first.bytes[way] / n / 1e3 for way in ("up", "down")]
-            print(
-                f"| {n}, {t}, {c} | {coordinates:,} | {ms[0]:.1f} | {ms[1]:.1f} "
-                f"| {1e3 * steady.seconds['client'] / n:.1f} | {1e3 * first.seconds['server']:.1f} "
-                f"| {per[0]:.1f} | {per[1]:.1f} |",
-                flush=True,
+            row, comparison = measured_row(n, t, c, coordinates, chosen.times)
+            table.append(f"| {n}, {t}, {c} | {coordinates:,} | {row} |")
+            print(table[-1], flush=True)
+            if comparison:
+                compared.append(f"- D = {coordinates:,}: {comparison}")
+    print("", *compared, sep="\n")
+    if chosen.write:
+        write(
+            "\n".join(
+                [*table, "", "Beside SecAgg+, n = 20, all members and the server:", *compared]
             )
-            if n == 20:
-                theirs = secagg_plus(n, t, coordinates)
-                ours = first.seconds["client"] + first.seconds["server"]
-                compare(theirs, ours)
+        )
 
 
-def compare(theirs: float | None, ours: float) -> None:
-    if theirs is None:
-        print("<!-- flwr is not installed: no comparison with SecAgg+ -->")
-    else:
-        print(f"<!-- SecAgg+ {theirs:.2f} s, ours {ours:.2f} s: {theirs / ours:.1f} times -->")
+def write(content: str) -> None:
+    """Put the figures between their marks in docs/secure-sum.md."""
+    path = Path(__file__).parents[1] / "docs" / "secure-sum.md"
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}", encoding="utf-8")
+
+
+def measured_row(n: int, t: int, c: int, coordinates: int, times: int) -> tuple[str, str]:
+    """A row of the table, and at n = 20 the comparison with SecAgg+, run in turns with ours."""
+    runs, theirs = [], []
+    for _ in range(times):
+        runs.append(measure(n, t, c, coordinates))
+        if n == 20:
+            theirs.append(secagg_plus(n, t, coordinates))
+    client = median(first.seconds["client"] for first, _, _ in runs)
+    steady = median(later.seconds["client"] for _, later, _ in runs)
+    server = median(first.seconds["server"] for first, _, _ in runs)
+    noise = median(each for _, _, each in runs)
+    up, down = (runs[0][0].bytes[way] / n / 1e3 for way in ("up", "down"))
+    row = (
+        f"{1e3 * client / n:.1f} | {1e3 * noise:.1f} | {1e3 * steady / n:.1f} "
+        f"| {1e3 * server:.1f} | {up:.1f} | {down:.1f}"
+    )
+    if None in theirs or not theirs:
+        return row, "" if n != 20 else "flwr is not installed: no comparison with SecAgg+"
+    other, alike = median(theirs), client + server - noise * (n - n // 10)
+    return row, (
+        f"SecAgg+ {other:.2f} s, ours {client + server:.2f} s: {other / (client + server):.1f} "
+        f"times; without noise, which SecAgg+ does not add, {alike:.2f} s: "
+        f"{other / alike:.1f} times"
+    )
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ def drawn(monkeypatch):
 def machines(world, tmp_path):
     made = []
 
-    def make(family="classification", unit="person", cap=None):
+    def make(family="classification", unit="person", cap=None, **more):
         population = world.population
         if unit == "client":  # a unit a node: five of them hold all rows
             population = replace(population, clients=population.clients % N, count=N)
         small = replace(world, population=population)
-        made.append(Machines(tmp_path / "federation", context_of(small, family, unit, cap)))
+        made.append(Machines(tmp_path / "federation", context_of(small, family, unit, cap, **more)))
         return made[-1]
 
     yield make

@@ -86,6 +86,17 @@ def test_embeddings_come_in_the_order_of_the_texts_and_duplicates_are_encoded_on
     assert vectors.dtype == np.float32
 
 
+def test_only_an_encoder_that_promises_independent_rows_is_given_several_texts() -> None:
+    class Promising(Counting):
+        rows_independent = True
+
+    texts = ["bb", "a", "cccc"]
+    careful, promising = Counting(), Promising()
+    np.testing.assert_array_equal(embed(texts, careful, None), embed(texts, promising, None))
+    assert sorted(len(call) for call in careful.calls) == [1, 1, 1]
+    assert [len(call) for call in promising.calls] == [3]
+
+
 def test_only_misses_are_encoded(tmp_path: Path) -> None:
     embed(["a", "bb"], Counting(), EmbeddingCache(tmp_path))
     encoder = Counting()

@@ -8,11 +8,14 @@ import signal
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cslr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cslr.federation.parties.charter import Member
 
 __all__ = ["federation_app"]
 
@@ -62,6 +65,14 @@ def init_command(
     threshold: Annotated[int | None, typer.Option(help="t: fewest survivors.")] = None,
     colluders: Annotated[int | None, typer.Option(help="c: nodes that may collude.")] = None,
     spare: Annotated[int, typer.Option(help="Sessions that may be repeated.")] = 1,
+    head: Annotated[
+        Literal["released", "rounds"],
+        typer.Option(help="From released statistics, or by noised gradient rounds."),
+    ] = "released",
+    evaluate: Annotated[
+        Literal["shown", "private"],
+        typer.Option(help="Test rows: each node's own screen, or a noised count within ε."),
+    ] = "shown",
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
     seed: Annotated[int, typer.Option(help="Of anchors and heads; protects nothing.")] = 13,
 ) -> None:
@@ -70,6 +81,7 @@ def init_command(
     Example: `cslr federation init hospitals --declaration letters.cslr.toml --host fed.org`
     """
     from cslr.federation.parties.charter import fingerprint
+    from cslr.methods.gradient_rounds import ROUNDS
     from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
     from cslr.runs.deployment.server_machine import make_server_keys
     from cslr.runs.deployment.serving import Served
@@ -88,7 +100,19 @@ def init_command(
     c = colluders or usual_colluders(nodes)
     t = threshold or usual_threshold(nodes, c)
     name = (declaration.name if declaration is not None else stream or "clinic").split(".")[0]
-    wanted = Wanted(name, source, nodes, t, c, spare, epsilon, delta, unit)
+    wanted = Wanted(
+        name,
+        source,
+        nodes,
+        t,
+        c,
+        spare,
+        epsilon,
+        delta,
+        unit,
+        rounds=ROUNDS if head == "rounds" else 0,
+        evaluation=evaluate == "private",
+    )
     founded = found(wanted)
     founded.save(folder / "offer")
     (folder / "members").mkdir()
@@ -117,50 +141,83 @@ def join_command(
         bool, typer.Option("--verify", help="Build the agreement anew, and compare.")
     ] = False,
     roster: Annotated[Path | None, typer.Option(help="Pin the members of this file.")] = None,
+    change: Annotated[
+        bool, typer.Option("--change", help="With --roster: other members than before.")
+    ] = False,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make new keys for a node that has joined.")
+    ] = False,
 ) -> None:
     """Join: make keys on this machine and pin the offer; later, pin the roster.
 
     Example: `cslr federation join node --offer offer --name berlin --data letters.csv`
     """
-    from cslr.federation.parties.charter import Roster, fingerprint, read_model
-    from cslr.runs.deployment.joining import pin_roster, read_offer, verify_agreement
-    from cslr.runs.deployment.node_machine import join_machine
+    from cslr.federation.parties.charter import Roster, read_model
+    from cslr.federation.parties.membership import pin_roster
+    from cslr.runs.deployment.joining import read_offer, verify_agreement
+    from cslr.runs.deployment.node_machine import join_machine, renew_machine
 
+    if new_key:
+        _show_application(folder, renew_machine(folder).member)
+        return
     if roster is not None:
-        mark = pin_roster(folder, read_model(roster, Roster))
+        mark = pin_roster(folder, read_model(roster, Roster), change)
         typer.echo(
             f"roster       {mark}\nCompare it with the other members, then: "
             f"cslr federation node {folder}"
         )
         return
     if offer is None or name is None or (data is None) == (part is None):
-        raise ConfigError("give --offer, --name and either --data FILE or --part N; or --roster")
+        raise ConfigError(
+            "give --offer, --name and either --data FILE or --part N; or --roster; or --new-key"
+        )
     if verify:
         verify_agreement(read_offer(offer))
     rows: dict[str, str | int] = {"part": part} if part is not None else {}
     if data is not None:
         rows = {"data": str(data.resolve())}
-    made = join_machine(offer, folder, name, rows, sessions)
+    _show_application(folder, join_machine(offer, folder, name, rows, sessions).member)
+
+
+def _show_application(folder: Path, member: Member) -> None:
+    from cslr.federation.parties.charter import fingerprint
+
     typer.echo(
-        f"identity     {fingerprint(made.member.key)}\n"
-        f"Send {folder / f'{name}.member.json'} to the server, and read the line above to its "
-        "operator over another channel."
+        f"identity     {fingerprint(member.key)}\n"
+        f"Send {folder / f'{member.name}.member.json'} to the server, and read the line above to "
+        "its operator over another channel."
     )
 
 
 @federation_app.command("serve")
-def serve_command(folder: _Folder) -> None:
+def serve_command(
+    folder: _Folder,
+    members: Annotated[
+        int | None,
+        typer.Option(help="How many members there are, if fewer than planned or others."),
+    ] = None,
+    new_certificate: Annotated[
+        bool, typer.Option("--new-certificate", help="Renew the server's TLS key first.")
+    ] = False,
+) -> None:
     """Run the SuperLink until Ctrl-C or `cslr federation down`.
 
     Example: `cslr federation serve hospitals`
     """
     from cslr.federation.parties.charter import fingerprint
-    from cslr.runs.deployment.server_machine import admit, serve
+    from cslr.runs.deployment.server_machine import (
+        address_of,
+        admit,
+        make_server_certificate,
+        serve,
+    )
     from cslr.runs.deployment.serving import Served
 
     _until_ended()
     served = Served(folder)
-    roster = admit(served)
+    roster = admit(served, members)
+    if new_certificate:
+        make_server_certificate(served, address_of(folder / "offer").rpartition(":")[0])
     typer.echo(f"roster       {fingerprint(roster.canonical())}  ({folder / 'offer/roster.json'})")
     serve(served, lambda: True, typer.echo)
 
@@ -219,6 +276,13 @@ def status_command(
     typer.echo(f"phase    {state.get('phase')}  {state.get('release', '')}")
     typer.echo(f"nodes    {', '.join(state.get('members', []))}")
     typer.echo(f"tasks    {state.get('tasks', 0)}")
+    if "evaluation" in state:
+        shares, errors = (state["evaluation"][name] for name in ("accuracy", "standard_error"))
+        scores = (
+            "too few test rows" if share is None else f"{100 * share:.1f} ± {100 * error:.1f} %"
+            for share, error in zip(shares, errors, strict=True)
+        )
+        typer.echo(f"right    {', '.join(scores)}  (by task, noised, within ε)")
     for who, epsilon in state.get("epsilon", {}).items():
         shown = "∞" if epsilon is None else f"{epsilon:.3f}"
         typer.echo(f"ε        {shown} against {who}")

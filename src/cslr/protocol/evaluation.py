@@ -107,7 +107,9 @@ def measured(
         raise ValueError("plan: it contains no charge for an evaluation")
     charge = plan.evaluation_charge(LABEL)
     noisy = release_sum(Ask(LABEL, "evaluation", exam, GRID), cohort, charge, ledger, keep)
-    return noisy.map(partial(read, sigma=plan.evaluation_sigma or 0.0))
+    carried = ledger.carried(LABEL)
+    sigma = plan.evaluation_sigma if carried is None else carried
+    return noisy.map(partial(read, sigma=sigma or 0.0))
 
 
 def read(sums: FloatArray, sigma: float) -> Measured:

@@ -238,7 +238,12 @@ class Modes:
 
     def of_groups(self, groups: tuple[tuple[int, ...], ...]) -> IntArray:
         """Indices of the modes of these groups, in the order of ``groups``."""
-        places = [np.flatnonzero(self.group == self.groups.index(group)) for group in groups]
+        number = {group: place for place, group in enumerate(self.groups)}
+        wanted = [number[group] for group in groups]
+        order = np.argsort(self.group, kind="stable")
+        held = self.group[order]
+        begins, ends = np.searchsorted(held, wanted), np.searchsorted(held, wanted, side="right")
+        places = [order[begin:end] for begin, end in zip(begins, ends, strict=True)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *places])
 
 

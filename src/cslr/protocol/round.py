@@ -52,8 +52,7 @@ def statistics_of(
 ) -> Statistics:
     """Lines 1 to 7, on the device: the raw statistics of b clients about each mode.
 
-    Clients are independent, so their order does not matter. coordinates: ``coordinates_of`` the
-    examples, where they are known.
+    coordinates: ``coordinates_of`` the examples, where they are known.
     """
     parts: list[Statistics] = []
     # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
@@ -118,30 +117,26 @@ class Session:
     keep: Keep
     releases: tuple[Released[TaskRelease], ...] = ()
     """What was released so far, task by task."""
-    request: Request | None = None
-    """What clients were told in the last round. Public."""
+    request: Request | None = None  # of the last round; public
 
     def release(
         self, task: int, labels: tuple[int, ...], cohort: Cohort, head: Head | None = None
     ) -> Released[TaskRelease]:
         """Lines 1 to 8: ask the cohort for a sum, pay, add noise once, keep the result.
 
-        What earlier releases taught moves the prototypes that clients compare themselves with.
-        head: whose logits are the targets, in the paper's protocol.
+        Earlier releases move the prototypes. head: whose logits are the paper's targets.
 
-        Guarantee: one Gaussian release of multiplier ``plan.sigma`` (with lists or with separate
-        clips: one for each of them), charged before its noise is drawn, and released once however
-        often the round is interrupted.
+        Guarantee: one Gaussian release of multiplier ``plan.sigma`` (one per list or separate
+        clip), charged before its noise is drawn, and released once despite interruptions.
         """
-        known = gather(self.releases)
-        request = known.map(partial(self.agreement.request_after, task, labels, head)).value
+        earlier = gather(self.releases)
+        request = earlier.map(partial(self.agreement.request_after, task, labels, head)).value
         if self.agreement.release == "list":
             request = self._named(request, cohort)
         sums = self._sums(request, cohort)
         carried = self.ledger.carried(sum_ask(request).label)
-        released = sums.map(
-            partial(self.agreement.read, request=request, plan=self.plan, carried=carried)
-        )
+        read = partial(self.agreement.read, request=request, plan=self.plan, carried=carried)
+        released = sums.map(read)
         self.request, self.releases = request, (*self.releases, released)
         return released
 

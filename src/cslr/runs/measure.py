@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,14 @@ from cslr.protocol.ports import Ask, Cohort
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.scoring import Scored, right_rows, score
 
-__all__ = ["PrivateFigures", "figures_of", "plain", "private_figures", "privately_measured"]
+__all__ = [
+    "PrivateFigures",
+    "counted_by",
+    "figures_of",
+    "plain",
+    "private_figures",
+    "privately_measured",
+]
 
 
 def figures_of(
@@ -50,13 +57,20 @@ def privately_measured(
     """
     if embedded.stream.test.clients is None:
         raise ValueError("embedded: its test rows must have clients")
-    count = len(context.tasks)
-    allowed = _allowed_of(context, scenario, count)
+    allowed = _allowed_of(context, scenario, len(context.tasks))
 
     def cohort() -> Cohort:
         return TestCohort(embedded, allowed, last(), context.plan.budget.unit)
 
-    exam = Exam(count)
+    return counted_by(cohort, context)
+
+
+def counted_by(cohort: Callable[[], Cohort], context: MethodContext) -> dict[str, Any]:
+    """What the units with test rows answer after the last task: noised, charged, as plain values.
+
+    cohort: those units, who are given the model that is evaluated.
+    """
+    exam = Exam(len(context.tasks))
     shares = measured(cohort, exam, context.plan, context.ledger, context.keep).value
     return {
         "private": True,

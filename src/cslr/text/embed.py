@@ -21,7 +21,16 @@ from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.errors import EncoderError
 from cslr.text.cache import EmbeddingCache
 
-__all__ = ["PIECE", "Recipe", "embed_rows", "progress_bar", "slices", "starts_of", "unit_rows"]
+__all__ = [
+    "PIECE",
+    "Recipe",
+    "are_independent",
+    "embed_rows",
+    "progress_bar",
+    "slices",
+    "starts_of",
+    "unit_rows",
+]
 
 _CHUNK = 4096  # texts between two writes to the cache
 
@@ -39,9 +48,11 @@ class Recipe:
     encoder: str
     """The encoder's id."""
     encode: Callable[[list[str]], FloatArray]
-    """The rows of all texts given, one below the other, float32; each depends on its text alone."""
+    """The rows of all texts given, one below the other, float32."""
     keys: Callable[[str], list[str]]
     """One key a row of a text; never empty."""
+    together: bool = False
+    """Whether a row depends on its text alone however many are given; if not, one text is."""
     row: str = "text"
     """What a row stands for."""
     dtype: type[np.float32] | type[np.float16] = np.float32
@@ -79,6 +90,11 @@ def embed_rows(
         return table, starts
     rows = _rows_of(starts, places)
     return np.take(table, rows, axis=0), starts_of([keys[index] for index in places])
+
+
+def are_independent(encoder: object) -> bool:
+    """Whether an encoder promises that a row depends on its text alone, whatever is beside it."""
+    return getattr(encoder, "rows_independent", False) is True
 
 
 def starts_of(parts: Sequence[Sized]) -> IntArray:
@@ -134,11 +150,12 @@ def _encode_missing(
         for chunk in slices(list(range(len(texts))), _CHUNK):
             # Texts of similar length together: encoders make batches of equally many tokens.
             for piece in slices(sorted(chunk, key=lambda index: len(texts[index])), PIECE):
-                rows = _rows_of(starts, np.array(piece))
-                fresh = _encode([texts[index] for index in piece], rows, places[piece], recipe)
-                if not vectors.shape[1]:
-                    vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
-                vectors[rows] = fresh
+                for part in [piece] if recipe.together else slices(piece, 1):
+                    rows = _rows_of(starts, np.array(part))
+                    fresh = _encode([texts[index] for index in part], rows, places[part], recipe)
+                    if not vectors.shape[1]:
+                        vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
+                    vectors[rows] = fresh
                 bar.advance(len(piece))
             if cache is not None:
                 done = vectors[_rows_of(starts, np.array(chunk))]

@@ -19,7 +19,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.text.cache import EmbeddingCache
-from cslr.text.embed import Recipe, embed_rows, unit_rows
+from cslr.text.embed import Recipe, are_independent, embed_rows, unit_rows
 from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, find_model, load_model, model_id
 from cslr.text.spacing import spaced
@@ -45,8 +45,9 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
-        A row must depend on its text alone, bit for bit: texts of several owners may be encoded in
-        one call.
+        An encoder with an attribute ``rows_independent = True`` promises that a row depends on its
+        text alone, bit for bit. Others are given one text at a time: texts may not move each
+        other's vectors.
         """
 
 
@@ -74,6 +75,8 @@ class SentenceEncoder:
     ``source`` is a directory or a hub name. A transformer's weights are read from safetensors
     only, and code that comes with a model is never run.
     """
+
+    rows_independent = True
 
     def __init__(self, source: Source, id: str) -> None:
         self.source = source
@@ -139,6 +142,11 @@ class WordMeans:
     words: TokenEncoder
 
     @property
+    def rows_independent(self) -> bool:
+        """As the words are."""
+        return are_independent(self.words)
+
+    @property
     def id(self) -> str:
         """Identifies weights, layer and pooling."""
         return f"{self.words.id}:mean-of-words"
@@ -171,7 +179,8 @@ def embed(
         return np.empty((0, encoder.dimension), dtype=np.float32)
     if isinstance(encoder, Derived):
         return encoder.change(embed(texts, encoder.base, cache, progress))
-    recipe = Recipe(encoder.id, encoder.encode, keys=lambda text: [text])
+    together = are_independent(encoder)
+    recipe = Recipe(encoder.id, encoder.encode, lambda text: [text], together)
     return embed_rows(texts, recipe, cache, progress)[0]
 
 

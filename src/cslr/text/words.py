@@ -18,7 +18,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import EncoderError
 from cslr.text.cache import EmbeddingCache
-from cslr.text.embed import Recipe, embed_rows, starts_of, unit_rows
+from cslr.text.embed import Recipe, are_independent, embed_rows, starts_of, unit_rows
 from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, declared, find_model, import_late, load_model, model_id
 
@@ -93,6 +93,8 @@ class LayerEncoder:
     A word's vector is the mean of its pieces, not the first of them: on MiniLM and train sentences
     the mean named entities better at every layer, averaged over domains.
     """
+
+    rows_independent = True
 
     def __init__(self, source: Source, layer: int, id: str) -> None:
         self.source = source
@@ -228,7 +230,14 @@ def embed_words(
     if not texts:
         empty = np.empty((0, encoder.dimension), dtype=np.float32)
         return WordVectors(empty, np.zeros(1, dtype=np.int64))
-    recipe = Recipe(encoder.id, lambda some: encoder.encode(some).z, _keys, "word", np.float16)
+    recipe = Recipe(
+        encoder.id,
+        lambda some: encoder.encode(some).z,
+        _keys,
+        are_independent(encoder),
+        "word",
+        np.float16,
+    )
     z, starts = embed_rows(texts, recipe, cache, progress)
     return WordVectors(unit_rows(z, starts, encoder.id), starts)
 

@@ -19,11 +19,13 @@ from cslr.federation.parties.refusals import code_of
 from cslr.federation.parties.remote import RemoteClients
 from cslr.federation.simulation import Population
 from cslr.methods.cslr import agree, stages
+from cslr.methods.gradient_rounds import CLIP
 from cslr.methods.method import MethodContext
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys
-from cslr.privacy.plan import Budget, Unit, calibrate
+from cslr.privacy.plan import Budget, Schedule, Unit, calibrate
 from cslr.protocol.resolution import Units
 from cslr.protocol.targets import FamilyName
 from cslr.seeding import Seeds
@@ -47,21 +49,35 @@ def held_by(population: Population, node: int, unit: Unit) -> Population:
     )
 
 
-def context_of(world, family: FamilyName, unit: Unit, cap: int | None = None) -> MethodContext:
+def context_of(
+    world,
+    family: FamilyName,
+    unit: Unit,
+    cap: int | None = None,
+    rounds: int = 0,
+    evaluation: bool = False,
+) -> MethodContext:
     """The server's side without clients, ledger and keep: these come with the machines."""
     units = world.population.count
     shares = ClientNoise(N, T, C, coordinates=1000, spare=2)
-    plan = calibrate(Budget(4.0, unit=unit), len(world.tasks), cap=cap, clients=shares)
+    schedule = Schedule(int(not rounds), head=rounds, evaluation=int(evaluation))
+    budget = Budget(4.0, unit=unit)
+    plan = calibrate(budget, len(world.tasks), cap=cap, schedule=schedule, clients=shares)
+    tasks, head = world.tasks, HeadConfig()
+    if rounds:
+        tasks = (tuple(range(world.family(family).labels)),) * len(tasks)
+        head = HeadConfig(kind="rounds", rounds=rounds)
     return MethodContext(
         clients=world.told(family).population,
-        tasks=world.tasks,
+        tasks=tasks,
         family=world.family(family),
         label_texts=world.texts,
         topics=None,
         public=world.public,
         encoder="synthetic",
-        replay=ReplayConfig(dimension=8, anchors=24),
-        head=HeadConfig(samples=40),
+        replay=ReplayConfig(dimension=8),
+        head=head,
+        constants=PaperConstants(m=24, n_r=40),
         plan=plan,
         ledger=None,
         seeds=Seeds(13),
@@ -88,6 +104,9 @@ def charter_of(context: MethodContext) -> tuple[Charter, bytes]:
             unit=plan.budget.unit,
             epsilon=plan.budget.epsilon,
             delta=plan.budget.delta,
+            rounds=plan.schedule.head,
+            clip=CLIP,
+            evaluation=bool(plan.schedule.evaluation),
             cap=plan.cap,
             units=context.clients.count,
             members=N,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cslr.federation.parties.asking import pack_statistics, release_of
 from cslr.federation.parties.coordinator import Reply
-from cslr.federation.parties.question import pack_question, release_of
 from cslr.methods.cslr import agree
 from cslr.protocol.round import sum_ask
 from tests.federation.parties.machines import InProcess
@@ -67,7 +67,7 @@ def test_a_release_goes_on_without_the_answer(machines, drawer, route, name):
         request = agree(context).request(0, context.tasks[0])
         charge = context.plan.charge("task 0", 0)
         release = release_of(sum_ask(request), charge.sigma)
-        question = pack_question(0, request.prototypes.mean)
+        question = pack_statistics(0, request.prototypes.mean)
         noised = coordinator.total(release, question, charge, context.ledger)
     assert noised.survivors == ((0, 1, 3, 4) if route == "mask" else (0, 1, 2, 3, 4))
     rejected = {event.members for event in federation.events if event.what == "rejected"}

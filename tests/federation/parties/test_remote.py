@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from cslr.errors import PrivacyError
+from cslr.errors import BadField, PrivacyError, SumAborted, TermsDiffer, WrongShape
 from cslr.federation.parties import node as node_module
-from cslr.federation.parties.question import release_of
+from cslr.federation.parties.asking import release_of
 from cslr.federation.parties.remote import RemoteCohort
 from cslr.federation.simulation import Population
 from cslr.methods.cslr import stages
+from cslr.methods.gradient_rounds import CLIP, start_rule
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.noise_shares import draw_share
 from cslr.privacy.values import _SEAL, Noised
-from cslr.protocol.ports import NoisedCohort
+from cslr.protocol.evaluation import GRID, LABEL, Exam, Graded, answers_of
+from cslr.protocol.ports import Ask, NoisedCohort
+from cslr.protocol.updates import UpdateId, update_ask
+from cslr.runs.measure import counted_by
 from tests.federation.parties.machines import N
+
+EXAM = Ask(LABEL, "evaluation", Exam(2), GRID)
 
 
 class SharesClients:
@@ -47,10 +54,11 @@ class SharesClients:
 
 @pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
 @pytest.mark.parametrize("unit", ["client", "person"])
+@pytest.mark.parametrize("rounds", [0, 2], ids=["statistics", "gradients"])
 def test_bit_equal_to_a_simulation_with_the_same_shares(
-    machines, drawn, make_drawer, tmp_path, family, unit
+    machines, drawn, make_drawer, tmp_path, family, unit, rounds
 ):
-    federation, kept, again = machines(family, unit), make_drawer(), make_drawer()
+    federation, kept, again = machines(family, unit, rounds=rounds), make_drawer(), make_drawer()
     fitted, ledger, _ = federation.learn(kept)
     terms = federation.roster.terms(federation.charter)
     clients = SharesClients(federation.context.clients, terms, drawn)
@@ -63,12 +71,86 @@ def test_bit_equal_to_a_simulation_with_the_same_shares(
         keep=again,
     )
     simulated = [stage() for stage in stages(context)]
-    assert kept.kept.keys() == {"task 0", "task 1"}
+    updates = {f"task {task} update {number}" for task in (0, 1) for number in range(rounds)}
+    assert kept.kept.keys() == (updates or {"task 0", "task 1"})
     for label, vector in kept.kept.items():
         assert np.array_equal(vector, again.kept[label])
     for name, array in fitted[-1].artefacts["head"].items():
         assert np.array_equal(array, simulated[-1].artefacts["head"][name])
     assert [charge.carried for charge in ledger.charges] == [c.carried for c in other.charges]
+
+
+def graded(federation, number: int, head: str) -> Graded:
+    """Test rows of two people of a node: of one about both tasks, of the other about one."""
+    assert head == "the head's digest"
+    right = np.array([True, number != 1, False])
+    return Graded(right, np.array([0, 1, 0]), np.array([7, 7, 8]))
+
+
+@pytest.mark.parametrize("rounds", [0, 2], ids=["statistics", "gradients"])
+def test_right_answers_are_counted_within_the_budget(machines, drawer, drawn, rounds):
+    federation = machines(cap=1, evaluation=True, rounds=rounds)
+    for number in range(N):
+        federation.node(number).grade = partial(graded, federation, number)
+    context, coordinator = federation.server(drawer)
+    with context.ledger as ledger:
+        list(stages(context))
+        cohort = RemoteCohort(coordinator, "the head's digest")
+        counted = counted_by(lambda: cohort, context)
+        assert ledger.epsilon("end_to_end", "server") <= federation.charter.epsilon
+    sums = sum(answers_of(graded(federation, n, cohort.head), EXAM)._rows.sum(0) for n in range(N))
+    keys, scale = drawn["evaluation"], federation.charter.plan.evaluation_sigma
+    terms = federation.roster.terms(federation.charter)
+    release = release_of(EXAM, scale)
+    noise = sum(draw_share(terms.share_scale(release), 4, key) for key in keys)
+    assert drawer.kept["evaluation"] == pytest.approx(GRID.decode(sums + noise))
+    assert counted["sigma"] == pytest.approx(scale)
+    assert len(counted["accuracy"]) == 2
+    assert all(federation.spent(number)[-1] == "evaluation" for number in range(N))
+
+
+def test_a_node_without_test_rows_counts_zeros_and_noise(machines, drawer, drawn):
+    federation = machines(evaluation=True)
+    context, coordinator = federation.server(drawer)
+    with context.ledger:
+        counted = counted_by(lambda: RemoteCohort(coordinator, "any"), context)
+    assert len(drawn["evaluation"]) == N
+    assert counted["accuracy"] == [None, None]  # nothing but noise: too little weight to tell
+
+
+@pytest.mark.parametrize(("task", "number", "error"), [(0, 2, TermsDiffer), (5, 0, BadField)])
+def test_a_round_that_was_not_agreed_on_is_refused_and_costs_nothing(
+    machines, drawer, task, number, error
+):
+    federation = machines(rounds=2)
+    context, coordinator = federation.server(drawer)
+    with context.ledger as ledger:
+        question = start_rule(context).question()
+        ask = update_ask(UpdateId(task, number, context.clients.count), question, CLIP)
+        charge = context.plan.head_charge(ask.label, 0, 0)
+        with pytest.raises(SumAborted):
+            RemoteCohort(coordinator).noised(ask, charge, ledger)
+    assert {type(each) for _, _, each in federation.transport.refused} == {error}
+    assert federation.spent(0) == []
+
+
+def test_a_larger_clip_or_other_weights_are_refused_and_cost_nothing(machines, drawer):
+    federation = machines(rounds=2)
+    context, coordinator = federation.server(drawer)
+    with context.ledger as ledger:
+        question = start_rule(context).question()
+        update = UpdateId(0, 0, context.clients.count)
+        charge = context.plan.head_charge(update.label, 0, 0)
+        for bad in (
+            update_ask(update, question, 2 * CLIP),
+            update_ask(update, replace(question, weights=question.weights[:-1]), CLIP),
+            update_ask(update, replace(question, weights=question.weights * np.nan), CLIP),
+        ):
+            with pytest.raises(SumAborted):
+                RemoteCohort(coordinator).noised(bad, charge, ledger)
+    refused = [type(each) for _, _, each in federation.transport.refused]
+    assert set(refused) == {TermsDiffer, WrongShape, BadField}
+    assert federation.spent(0) == []
 
 
 def test_a_server_has_the_rosters_epsilon_and_knows_how_much_noise_came(machines, drawer):
@@ -118,6 +200,6 @@ def test_only_noised_sums_are_asked_for_across_machines(machines, drawer):
         for call in (cohort.total, cohort.each):
             with pytest.raises(PrivacyError, match="noised sums alone"):
                 call(ask)
-        with pytest.raises(PrivacyError, match="only noised sums"):
+        with pytest.raises(PrivacyError, match="noised sums of statistics"):
             cohort.noised(ask, context.plan.charge("task 0", 0), context.ledger)
     assert coordinator.exchanges == 0

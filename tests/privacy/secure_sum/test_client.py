@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cslr import errors
 from cslr.privacy.grid import Grid
 from cslr.privacy.secure_sum import Release, SumClient
-from cslr.privacy.secure_sum.codec import key_body, unsigned
-from cslr.privacy.secure_sum.masks import public_of, sign
+from cslr.privacy.secure_sum.codec import unsigned
+from cslr.privacy.secure_sum.masks import Context, public_of, seal, sign
 from cslr.privacy.secure_sum.messages import Consent, Invitation, Keys, PeerKey
 from cslr.privacy.values import _SEAL
 
@@ -59,6 +59,12 @@ def refused(client: SumClient, error: type[errors.SumRefused], answer, *argument
     assert client.state() == before
 
 
+def tag_for(consent: Consent, alive: tuple[int, ...], receiver: int) -> bytes:
+    """The tag of a consent to ``alive`` that is meant for ``receiver``."""
+    others = [member for member in alive if member != consent.sender]
+    return consent.tags[others.index(receiver)]
+
+
 def swapped(parcels, place, **changes):
     return tuple(replace(p, **changes) if i == place else p for i, p in enumerate(parcels))
 
@@ -99,7 +105,7 @@ def test_2_duplicate_members_among_keys_parcels_and_consents(five):
     refused(client, errors.DuplicateMember, mask, client, doubled)
     five = Parties(5, 4)
     request, client = up_to(five, "unmask"), five.clients[0]
-    doubled = replace(request, signatures=(*request.signatures[:3], request.signatures[0]))
+    doubled = replace(request, consents=(*request.consents[:3], request.consents[0]))
     refused(client, errors.DuplicateMember, client.unmask, doubled)
 
 
@@ -113,7 +119,7 @@ def test_3_fewer_alive_than_the_threshold(five):
 def test_3_fewer_consents_than_the_threshold(five):
     request = up_to(five, "unmask")
     client = five.clients[0]
-    bad = replace(request, signatures=request.signatures[:3])
+    bad = replace(request, consents=request.consents[:2])
     refused(client, errors.TooFewMembers, client.unmask, bad)
 
 
@@ -136,20 +142,42 @@ def test_5_different_sets_shown_to_different_members(five):
     smaller = replace(request, alive=(0, 1, 2, 3), dropped=(4,))
     mine = five.clients[0].consent(request)
     theirs = [five.clients[i].consent(smaller) for i in (1, 2, 3)]
-    signatures = tuple((each.sender, each.signature) for each in (mine, *theirs))
     from cslr.privacy.secure_sum.messages import UnmaskRequest
 
+    told = {0: (0, 1, 2, 3, 4), **dict.fromkeys((1, 2, 3), (0, 1, 2, 3))}
     for client in five.clients[:2]:
-        bad = UnmaskRequest(1, signatures, False)
+        tags = tuple(
+            (each.sender, tag_for(each, told[each.sender], client.number))
+            for each in (mine, *theirs)
+            if each.sender != client.number
+        )
+        bad = UnmaskRequest(1, tags, False)
         refused(client, errors.SplitView, client.unmask, bad)
 
 
 def test_5_a_consent_that_the_server_signed_itself(five):
     request = up_to(five, "unmask")
     client = five.clients[0]
-    forged = Ed25519PrivateKey.generate().sign(b"anything")
-    bad = replace(request, signatures=(*request.signatures[:4], (4, forged)))
+    bad = replace(request, consents=(*request.consents[:3], (4, os.urandom(16))))
     refused(client, errors.SplitView, client.unmask, bad)
+
+
+def test_5_a_consent_meant_for_another_member_or_of_another_member(five):
+    request = up_to(five, "unmask")
+    client = five.clients[0]
+    for_1 = five.server._round.consents[4][1]
+    bad = replace(request, consents=(*request.consents[:3], (4, for_1)))
+    refused(client, errors.SplitView, client.unmask, bad)
+    of_3 = dict(request.consents)[3]
+    bad = replace(request, consents=(*request.consents[:3], (4, of_3)))
+    refused(client, errors.SplitView, client.unmask, bad)
+
+
+def test_5_its_own_consent_is_not_counted_twice(five):
+    request = up_to(five, "unmask")
+    client = five.clients[0]
+    bad = replace(request, consents=(*request.consents[:2], (0, bytes(16))))
+    refused(client, errors.UnknownMember, client.unmask, bad)
 
 
 def test_6_a_channel_key_substituted(five):
@@ -171,15 +199,17 @@ def test_6_a_mask_key_substituted(five):
     client = five.clients[0]
     for change in ({"mask_key": public_of(os.urandom(32))}, {"commitment": os.urandom(32)}):
         bad = replace(request, parcels=swapped(request.parcels, 2, **change))
-        refused(client, errors.BadPeerKey, mask, client, bad)
+        refused(client, errors.ForeignShare, mask, client, bad)
 
 
-def test_6_a_key_of_small_order_is_refused_although_its_owner_signed_it(five):
+def test_6_a_key_of_small_order_is_refused_although_its_owner_sealed_it(five):
     request = up_to(five, "mask")
-    client, peer = five.clients[0], five.identities[2]
+    client, peer = five.clients[0], five.clients[2]
     parcel = request.parcels[2]
-    signature = sign(peer, five.terms.digest, key_body(1, 2, bytes(32), parcel.commitment))
-    bad = swapped(request.parcels, 2, mask_key=bytes(32), key_signature=signature)
+    name = Context(five.terms.digest, 1).pair(b"share", 2, 0)
+    channel = peer._channel(0, peer._state)
+    sealed = seal(channel, name, bytes(88), bytes(32) + parcel.commitment)
+    bad = swapped(request.parcels, 2, mask_key=bytes(32), sealed=sealed)
     refused(client, errors.BadPeerKey, mask, client, replace(request, parcels=bad))
 
 
@@ -205,7 +235,7 @@ def test_7_parcels_of_an_older_session(five):
     new = five.server.ask_masks(release())[0]
     client = five.clients[0]
     mixed = replace(new, parcels=(new.parcels[0], *old.parcels[1:]))
-    refused(client, errors.BadPeerKey, mask, client, mixed)
+    refused(client, errors.ForeignShare, mask, client, mixed)
     refused(client, errors.SessionReplayed, mask, client, old)
 
 
@@ -269,7 +299,7 @@ def test_10_a_consent_of_somebody_who_did_not_survive(five):
     five.mask(ROWS, release(), gone=[4])
     five.consent()
     request, client = five.server.ask_unmask(charge(), five.ledger)[0], five.clients[0]
-    bad = replace(request, signatures=(*request.signatures, (4, bytes(64))))
+    bad = replace(request, consents=(*request.consents, (4, bytes(16))))
     refused(client, errors.UnknownMember, client.unmask, bad)
 
 

@@ -28,19 +28,22 @@ from .parties import release
 
 LIMITS = SumLimits(members=8, coordinates=16)
 KEY, SIGNATURE, SEALED, SHARE = b"k" * 32, b"s" * 64, b"e" * m.SEALED_BYTES, bytes(44)
-SHARES = m.Shares(7, 1, KEY, KEY, SIGNATURE, (SEALED,) * 4, SIGNATURE)
+TAG = b"t" * 16
+SHARES = m.Shares(7, 1, KEY, KEY, (SEALED,) * 4, SIGNATURE)
 MESSAGES = [
     m.Invitation(3, 5, 4, 1, KEY),
     m.Keys(3, 1, KEY, SIGNATURE),
     m.ShareRequest(3, 7, (m.PeerKey(0, KEY, SIGNATURE), m.PeerKey(1, KEY, SIGNATURE))),
     SHARES,
-    m.MaskRequest(7, release(), (m.Parcel(0, KEY, KEY, SIGNATURE, SEALED),) * 3),
+    m.MaskRequest(7, release(), (m.Parcel(0, KEY, KEY, SEALED),) * 3),
     m.Masked(7, 1, KEY, bytes(range(24)), SIGNATURE),
     m.ConsentRequest(7, (0, 1, 2, 4), (3,)),
-    m.Consent(7, 1, KEY, SIGNATURE),
-    m.UnmaskRequest(7, ((0, SIGNATURE), (1, SIGNATURE)), True),
+    m.Consent(7, 1, KEY, (TAG,) * 3, SIGNATURE),
+    m.UnmaskRequest(7, ((0, TAG), (1, TAG)), True),
     m.Unmasked(7, 1, (SHARE,) * 5, None, SIGNATURE),
-    m.Unmasked(7, 1, (SHARE,) * 5, dataclasses.replace(SHARES, session=8), SIGNATURE),
+    m.Unmasked(
+        7, 1, (SHARE,) * 5, dataclasses.replace(SHARES, session=8, signature=b""), SIGNATURE
+    ),
 ]
 each_message = pytest.mark.parametrize("message", MESSAGES, ids=lambda x: type(x).__name__)
 
@@ -129,8 +132,8 @@ def test_other_formats_versions_and_kinds_are_named():
     data = encode(MESSAGES[0])
     with pytest.raises(MalformedMessage, match="does not begin with CSUM"):
         decode(b"CSLR" + data[4:], LIMITS)
-    with pytest.raises(UnsupportedVersion, match="format 2 is not read here"):
-        decode(data[:4] + b"\2" + data[5:], LIMITS)
+    with pytest.raises(UnsupportedVersion, match="format 3 is not read here"):
+        decode(data[:4] + b"\3" + data[5:], LIMITS)
     with pytest.raises(WrongKind, match="unknown kind 99"):
         decode(data[:5] + b"\x63" + data[6:], LIMITS)
 
@@ -161,20 +164,20 @@ def test_twenty_thousand_mutations_of_each_kind_are_read_or_named(message):
 def test_sizes_are_those_of_the_document(n):
     """docs/secure-sum.md, "Message by message"."""
     label = len(release().label)
-    shares = m.Shares(7, 1, KEY, KEY, SIGNATURE, (SEALED,) * (n - 1), SIGNATURE)
-    parcels = (m.Parcel(0, KEY, KEY, SIGNATURE, SEALED),) * n
+    shares = m.Shares(7, 1, KEY, KEY, (SEALED,) * (n - 1), SIGNATURE)
+    parcels = (m.Parcel(0, KEY, KEY, SEALED),) * n
     sizes = {
         m.Invitation(3, n, 4, 1, KEY): 58,
         m.Keys(3, 1, KEY, SIGNATURE): 114,
         m.ShareRequest(3, 7, (m.PeerKey(0, KEY, SIGNATURE),) * n): 26 + 100 * n,
-        shares: 98 + 116 * n,
-        m.MaskRequest(7, release(), parcels): 44 + label + 248 * n,
+        shares: 34 + 116 * n,
+        m.MaskRequest(7, release(), parcels): 44 + label + 184 * n,
         m.Masked(7, 1, KEY, bytes(8 * 11), SIGNATURE): 118 + 8 * 11,
         m.ConsentRequest(7, tuple(range(n - 1)), (n - 1,)): 22 + 4 * n,
-        m.Consent(7, 1, KEY, SIGNATURE): 114,
-        m.UnmaskRequest(7, ((0, SIGNATURE),) * n, True): 19 + 68 * n,
+        m.Consent(7, 1, KEY, (TAG,) * (n - 1), SIGNATURE): 118 + 16 * (n - 1),
+        m.UnmaskRequest(7, ((0, TAG),) * (n - 1), True): 19 + 20 * (n - 1),
         m.Unmasked(7, 1, (SHARE,) * n, None, SIGNATURE): 87 + 44 * n,
-        m.Unmasked(7, 1, (SHARE,) * n, shares, SIGNATURE): 87 + 44 * n + 98 + 116 * n,
+        m.Unmasked(7, 1, (SHARE,) * n, shares, SIGNATURE): 87 + 44 * n - 30 + 116 * n,
     }
     for message, size in sizes.items():
         assert len(encode(message)) == size

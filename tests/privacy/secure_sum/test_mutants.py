@@ -7,7 +7,6 @@ anything, and with the fault, where it must succeed.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,9 +45,15 @@ def split_view(n: int, t: int, c: int) -> bool:
         consents[i] = client.consent(ConsentRequest(1, tuple(sorted(told[i])), gone))
     shares = {}
     for i, client in enumerate(parties.clients):
-        signed = tuple((j, consents[j].signature) for j in sorted(told[i]))
+        signed = tuple((j, tag_for(consents[j], told[j], i)) for j in sorted(told[i] - {i}))
         shares[i] = client.unmask(UnmaskRequest(1, signed, False)).shares
     return adds_up(parties, masked, shares, (wanted, told))
+
+
+def tag_for(consent, alive: set[int], receiver: int) -> bytes:
+    """The tag for ``receiver`` of a consent to ``alive``; without one, sixteen zeros."""
+    tags = dict(zip(sorted(alive - {consent.sender}), consent.tags, strict=True))
+    return tags.get(receiver, bytes(16))
 
 
 def views(n: int, t: int) -> tuple[set[int], dict[int, set[int]]]:
@@ -113,10 +118,10 @@ def isolated(parties: Parties) -> bool:
         request = ConsentRequest(1, alive, tuple(sorted(set(range(5)) - set(alive))))
         signed = [parties.clients[i].consent(request) for i in alive[:2]]
         digest = signed[0].digest
-        signed.append(colluder._signed(replace(signed[0], sender=4, digest=digest)))
-        signatures = tuple((each.sender, each.signature) for each in signed)
         for i in alive[:2]:
-            shares[i] = parties.clients[i].unmask(UnmaskRequest(1, signatures, False)).shares
+            honest = ((e.sender, tag_for(e, set(alive), i)) for e in signed if e.sender != i)
+            tags = (*honest, (4, colluder._tag(1, (4, i), digest)))
+            shares[i] = parties.clients[i].unmask(UnmaskRequest(1, tags, False)).shares
     seeds = {0: (shares[0][0],), 1: (shares[1][0],), 4: (held[0].seed_share,)}
     keys = {2: (shares[2][0],), 3: (shares[3][0],), 4: (held[0].key_share,)}
     one = {0: published[0]}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cslr.privacy.secure_sum import shamir
-from cslr.privacy.secure_sum.shamir import PRIME, combine, is_share, split
+from cslr.privacy.secure_sum.shamir import PRIME, are_shares, combine, split
 
 SECRETS = [bytes(range(32)), b"\xff" * 32, bytes(32)]
 
@@ -113,6 +113,7 @@ def test_a_secret_has_32_bytes():
 
 
 def test_residues_are_told_from_other_words():
-    assert is_share(bytes(44))
-    assert not is_share(bytes(43))
-    assert not is_share(PRIME.to_bytes(4, "little") + bytes(40))
+    assert are_shares([bytes(44)] * 3)
+    assert are_shares([])
+    assert not are_shares([bytes(44), bytes(43)])
+    assert not are_shares([bytes(44), PRIME.to_bytes(4, "little") + bytes(40)])

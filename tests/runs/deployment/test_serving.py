@@ -14,12 +14,13 @@ import pytest
 
 from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Member, Roster, fingerprint
+from cslr.federation.parties.membership import pin_roster
+from cslr.federation.parties.question import digest_of
 from cslr.privacy.ledger.book import Ledger
 from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
 from cslr.runs.deployment.joining import (
     join,
     open_node,
-    pin_roster,
     read_offer,
     verify_agreement,
 )
@@ -32,6 +33,7 @@ from tests.federation.parties.machines import InProcess
 
 pytestmark = pytest.mark.xdist_group("cli")
 N = 5
+CLINICS = Path(__file__).parents[3] / "examples" / "clinics"
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +41,17 @@ def shared_cache(cache, monkeypatch):
     monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
 
 
-def wanted(source, members: int = N, spare: int = 1) -> Wanted:
+def wanted(source, members: int = N, **more) -> Wanted:
     colluders = usual_colluders(members)
     threshold = usual_threshold(members, colluders)
-    return Wanted("clinics", source, members, threshold, colluders, spare, 8.0, 1e-5, "person")
+    sizes = (members, threshold, colluders, 1)
+    return Wanted("clinics", source, *sizes, 8.0, 1e-5, "person", **more)
 
 
-def founded(folder, source, rows) -> Served:
+def founded(folder, source, rows, **more) -> Served:
     """A federation whose members have all joined."""
     served = Served(folder)
-    found(wanted(source, len(rows))).save(folder / "offer")
+    found(wanted(source, len(rows), **more)).save(folder / "offer")
     offer = read_offer(folder / "offer")
     members = [join(offer, folder / f"node-{i}", f"node-{i}", each) for i, each in enumerate(rows)]
     roster = Roster.of(offer.charter, tuple(members))
@@ -108,23 +111,52 @@ def test_a_server_has_no_row(tmp_path):
     assert len(stream.tasks) == 4
 
 
-def test_own_rows_are_read_as_on_one_machine(tmp_path):
-    folder = tmp_path / "rows"
+def clinics(folder) -> list[dict[str, str]]:
+    """The four clinics of the example, each with a file of its own."""
     folder.mkdir()
-    root = Path(__file__).parents[3] / "examples" / "clinics"
-    header, *lines = (root / "clinics.csv").read_text(encoding="utf-8").splitlines()
+    header, *lines = (CLINICS / "clinics.csv").read_text(encoding="utf-8").splitlines()
     place = header.split(",").index("clinic")
     names = sorted({line.split(",")[place] for line in lines})
     for number, name in enumerate(names):
         own = [line for line in lines if line.split(",")[place] == name][:24]
         (folder / f"{number}.csv").write_text("\n".join([header, *own]) + "\n", encoding="utf-8")
-    source = source_of_declaration(root / "clinics.cslr.toml", "minilm", 13)
-    rows = [{"data": str(folder / f"{number}.csv")} for number in range(len(names))]
-    served = founded(tmp_path, source, rows)
-    node = open_node(tmp_path / "node-0")
-    assert set(np.unique(node.population.tasks)) <= set(range(len(served.charter.tasks)))
-    assert len(node.population.z) > 10
-    node.close()
+    return [{"data": str(folder / f"{number}.csv")} for number in range(len(names))]
+
+
+def test_own_rows_are_learnt_from_and_test_rows_are_counted_within_the_budget(tmp_path):
+    rows = clinics(tmp_path / "rows")
+    source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    served = founded(tmp_path, source, rows, evaluation=True)
+    nodes = {number: open_node(tmp_path / f"node-{number}") for number in range(len(rows))}
+    tasks = set(range(len(served.charter.tasks)))
+    assert set(np.unique(nodes[0].population.tasks)) <= tasks
+    assert len(nodes[0].population.z) > 10
+    status = served.status()
+    learn_remotely(served, InProcess(nodes), status, 5.0)
+    told = json.loads(status.path.read_bytes())
+    assert len(told["evaluation"]["accuracy"]) == len(tasks)
+    assert told["epsilon"]["server"] == told["epsilon"]["roster"] <= 8.0
+    head = digest_of((nodes[1].files.model / "seed-13" / "head.safetensors").read_bytes())
+    graded = nodes[1].grade(head)
+    assert 0 < len(graded.right) == len(graded.units) < 24
+    assert not len(nodes[1].grade("another head").right)
+    for node in nodes.values():
+        assert [charge.label for charge in node.ledger.charges][-1] == "evaluation"
+        assert not (node.files.model / "seed-13" / "evaluation.safetensors").exists()
+        node.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rounds": 15}, "--head rounds learns from the rows of the current task alone"),
+        ({"evaluation": True}, "--evaluate private counts right answers on test rows of nodes"),
+    ],
+)
+def test_what_nodes_could_not_answer_is_refused_at_the_founding(change, message):
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    with pytest.raises(ConfigError, match=message):
+        found(wanted(source, **change))
 
 
 def test_an_offer_whose_parts_do_not_belong_together_is_refused(tmp_path):

@@ -74,7 +74,7 @@ def test_three_nodes_learn_two_tasks_and_one_is_killed_in_mid_release(cache, tmp
 
         bundle = empty_bundle(HOSTILE.format(marker=str(marker)))
         status = served.status(kill_in_mid_release)
-        run_server(served, status, 12.0, bundle=bundle)
+        run_server(served, status, 20.0, bundle=bundle)
         assert refused.wait(60) != 0, "an unregistered key is refused"
         del processes.running["stranger"]
     assert killed

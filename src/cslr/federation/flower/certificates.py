@@ -17,6 +17,7 @@ from cslr.files import write_atomic
 __all__ = ["make_authority", "make_certificate", "make_node_key"]
 
 _VALID: Final = timedelta(days=730)
+_VALID_AUTHORITY: Final = timedelta(days=3650)
 _PEM: Final = serialization.Encoding.PEM
 
 
@@ -25,7 +26,7 @@ def make_authority(folder: Path, name: str) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     subject = _name(f"{name} authority")
     made = (
-        _builder(subject, subject, key.public_key())
+        _builder(subject, subject, key.public_key(), _VALID_AUTHORITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .sign(key, hashes.SHA384())
@@ -63,7 +64,10 @@ def make_node_key(path: Path) -> str:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    valid: timedelta = _VALID,
 ) -> x509.CertificateBuilder:
     begin = datetime.now(UTC) - timedelta(minutes=5)
     return (
@@ -73,7 +77,7 @@ def _builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin)
-        .not_valid_after(begin + _VALID)
+        .not_valid_after(begin + valid)
     )
 
 

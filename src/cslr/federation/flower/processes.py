@@ -129,7 +129,7 @@ def superlink_command(host: str, port: int, keys: Path, database: Path) -> list[
 def supernode_command(server: str, node: Path, port: int) -> list[str]:
     """A SuperNode that leaves its tasks to our own executor at a port of this machine."""
     return [
-        _installed("flower-supernode"),
+        *(sys.executable, "-m", "cslr.federation.flower.supernode"),
         *("--superlink", server, "--root-certificates", str(node / "ca.crt")),
         *("--auth-supernode-private-key", str(node / "flower.key")),
         *("--isolation", "process", "--host", "127.0.0.1", "--port", str(port)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
@@ -19,8 +20,9 @@ from cslr.errors import ConfigError
 from cslr.files import write_atomic
 from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Federation
-from cslr.privacy.plan import Budget, Plan, Unit, calibrate
+from cslr.privacy.plan import Budget, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
+from cslr.privacy.secure_sum.terms import LEAST_MEMBERS
 from cslr.protocol.targets import FamilyName
 
 __all__ = ["Charter", "CharterTask", "Member", "Roster", "fingerprint", "read_model"]
@@ -80,18 +82,26 @@ class Charter(_Public):
     unit: Unit
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(gt=0, lt=1)
+    rounds: int = Field(0, ge=0)
+    """Gradients that are asked for about each task; 0: its statistics, once."""
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Norm of a unit's gradient, where gradients are asked for."""
+    evaluation: bool = False
+    """Whether right answers on nodes' test rows are counted after the last task, within ε."""
     cap: int = Field(ge=1)
     """The most tasks a unit contributes to."""
     units: int = Field(ge=1)
     """Registered units of all nodes: people, or the nodes themselves."""
     members: int = Field(ge=3)  # n
+    """The most members that a roster may name."""
     threshold: int  # t
     colluders: int  # c
     spare: int = Field(ge=0)
     """Sessions that may end without a sum; the budget has room for their repetition."""
     coordinates: int = Field(ge=1)  # D
     noise: float = Field(gt=0, allow_inf_nan=False)
-    """The noise multiplier σ of a release, as calibrated."""
+    """The noise multiplier σ of a task, as calibrated: of its one release, or of all its rounds
+    together."""
 
     @cached_property
     def digest(self) -> str:
@@ -108,42 +118,59 @@ class Charter(_Public):
             self.members, self.threshold, self.colluders, self.coordinates, self.spare
         )
         budget = Budget(self.epsilon, self.delta, unit=self.unit)
-        least = calibrate(budget, len(self.tasks), cap=self.cap, clients=shares)
+        schedule = Schedule(int(not self.rounds), head=self.rounds, evaluation=self.evaluation)
+        least = calibrate(budget, len(self.tasks), cap=self.cap, schedule=schedule, clients=shares)
         if least.unit is None or self.noise < least.unit * (1 - 1e-6):
             raise ConfigError(
                 f"the charter of {self.name!r} has noise = {self.noise:g}, but epsilon = "
                 f"{self.epsilon:g} needs {least.unit:g}; ask the server for a corrected one"
             )
-        return Plan(budget, len(self.tasks), 1.0, self.cap, self.noise, clients=shares)
+        return replace(least, unit=self.noise)
 
     @property
     def federation(self) -> Federation:
         """As ledgers know it."""
         return Federation(self.name, self.plan.budget, "enforced")
 
-    def labels_of(self, task: int) -> tuple[int, ...]:
-        """The labels of a task; refused if there is no such task."""
-        if not 0 <= task < len(self.tasks):
-            raise ConfigError(f"task {task} is not one of the {len(self.tasks)} agreed on")
-        return self.tasks[task].labels
+    @property
+    def sessions(self) -> int:
+        """Sums that are planned, and spare ones."""
+        return len(self.plan.charges()) + self.spare
 
 
 class Roster(_Public):
     """The members of a federation, in the order of their numbers."""
 
     charter: _Digest
+    number: int = Field(1, ge=1)
+    """1 at the founding; every change of members has the next one."""
     members: tuple[Member, ...]
 
     @classmethod
-    def of(cls, charter: Charter, members: tuple[Member, ...]) -> Self:
-        """Members sorted by name; refused if they are not as many as the charter says."""
+    def of(cls, charter: Charter, members: tuple[Member, ...], number: int = 1) -> Self:
+        """Members sorted by name; refused if they are fewer or more than the charter allows."""
         names = [member.name for member in members]
-        if len(members) != charter.members or len(set(names)) != len(names):
+        least = max(LEAST_MEMBERS, charter.threshold)
+        if not least <= len(members) <= charter.members or len(set(names)) != len(names):
             raise ConfigError(
-                f"{charter.name!r} has {charter.members} members with different names, not "
-                f"{len(members)} ({', '.join(sorted(names)) or 'none'})"
+                f"{charter.name!r} has {least} to {charter.members} members with different names, "
+                f"not {len(members)} ({', '.join(sorted(names)) or 'none'})"
             )
-        return cls(charter=charter.digest, members=tuple(sorted(members, key=lambda m: m.name)))
+        ordered = tuple(sorted(members, key=lambda m: m.name))
+        return cls(charter=charter.digest, number=number, members=ordered)
+
+    def changes_since(self, old: Roster) -> str:
+        """Who joined, left or has another key, in words."""
+        before = {member.name: member.identity for member in old.members}
+        now = {member.name: member.identity for member in self.members}
+        changed = [name for name in now.keys() & before.keys() if now[name] != before[name]]
+        parts = {
+            "joined": now.keys() - before.keys(),
+            "left": before.keys() - now.keys(),
+            "new key": changed,
+        }
+        told = [f"{what}: {', '.join(sorted(names))}" for what, names in parts.items() if names]
+        return "; ".join(told) or "the same members"
 
     def terms(self, charter: Charter) -> SumTerms:
         """The terms of the secure sum; refused if the roster belongs to another charter."""

@@ -15,17 +15,16 @@ from typing import Final
 
 import numpy as np
 
-from cslr.errors import BadField, ConfigError, MessageTooLarge, OutOfTurn, TermsDiffer, WrongKind
+from cslr.errors import ConfigError, MessageTooLarge, OutOfTurn, TermsDiffer, WrongKind
+from cslr.federation.parties.asking import Asked, asked
 from cslr.federation.parties.node_files import NodeFiles, SavedAnswer
 from cslr.federation.parties.proof import prove
 from cslr.federation.parties.question import (
     MOST_AGREEMENT,
     MOST_QUESTION,
     digest_of,
-    release_of,
     unframed,
     unpack_agreement,
-    unpack_question,
 )
 from cslr.federation.parties.result_files import unpack_result
 from cslr.federation.simulation import Population
@@ -33,7 +32,7 @@ from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.mechanism import charge_share
-from cslr.privacy.secure_sum import SumClient
+from cslr.privacy.secure_sum import SumClient, plain_sum
 from cslr.privacy.secure_sum.codec import SumLimits, decode, encode
 from cslr.privacy.secure_sum.messages import (
     ConsentRequest,
@@ -43,8 +42,10 @@ from cslr.privacy.secure_sum.messages import (
     ShareRequest,
     UnmaskRequest,
 )
+from cslr.privacy.values import Summed
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.round import sum_ask
+from cslr.protocol.answers import answer as answer_to
+from cslr.protocol.evaluation import Graded
 
 __all__ = ["ROUTES", "Node"]
 
@@ -57,6 +58,11 @@ _KINDS: Final[dict[str, type]] = {
     "consent": ConsentRequest,
     "unmask": UnmaskRequest,
 }
+
+
+def _no_test_rows(head: str) -> Graded:
+    nothing = np.zeros(0, dtype=np.int64)
+    return Graded(nothing > 0, nothing, nothing)
 
 
 class Node:
@@ -81,6 +87,8 @@ class Node:
         keys = EphemeralKeys(files.path / "keys")
         self.ledger = Ledger.at(files.path / "ledger.jsonl", self.charter.federation, keys)
         self._read_rows = rows
+        self.grade: Callable[[str], Graded] = _no_test_rows
+        """Grades the head with this SHA-256 on this node's own test rows."""
         self.on_result: Callable[[Path], None] = lambda model: None
         """Told where the result of a task is, after it came."""
 
@@ -145,27 +153,27 @@ class Node:
 
     def _masked(self, question: bytes, request: MaskRequest, name: bytes) -> bytes:
         """What this node's units say, with its noise share, under masks; charged before."""
-        task, means = unpack_question(question, self.agreement, len(self.charter.tasks))
-        labels = self.charter.labels_of(task)
-        expected = len(self.agreement.request(task, labels).prototypes.mean)
-        if len(means) != expected:
-            raise BadField(f"task {task} has {expected} modes, not {len(means)}")
-        ask = sum_ask(self.agreement.request(task, labels, means))
-        sigma, size = self.plan.sigma, ask.request.layout.size
-        if sigma is None or size > self.charter.coordinates:
-            raise TermsDiffer(f"{size} coordinates; {self.charter.coordinates} were agreed")
-        release = release_of(ask, sigma)
-        self.client.check_mask(request, release)
+        understood = asked(question, self.charter, self.agreement)
+        self.client.check_mask(request, understood.release)
         self.ledger.fix_plan(self.plan, {"charter": self.charter.digest})
+        own = self._own_sum(understood)
+        key = charge_share(own, understood.charge, self.ledger)
+        answer = encode(self.client.mask(request, understood.release, own, key))
+        self._keep(name, answer)
+        self.ledger.settle(understood.ask.label, digest_of(answer))
+        return answer
+
+    def _own_sum(self, understood: Asked) -> Summed:
+        """What this node's units say, each clipped; zeros if they have nothing to say."""
+        ask = understood.ask
+        if ask.kind == "evaluation":
+            return plain_sum([answer_to(self.grade(understood.head), ask)])
         population = self.population
         everybody = np.ones(population.count, dtype=np.bool_)
-        cohort = population.cohort(task, everybody, self.plan.cap, self._spoken, alone=True)
-        own = cohort.total(ask)
-        key = charge_share(own, self.plan.charge(ask.label, task), self.ledger)
-        answer = encode(self.client.mask(request, release, own, key))
-        self._keep(name, answer)
-        self.ledger.settle(ask.label, digest_of(answer))
-        return answer
+        cohort = population.cohort(
+            understood.task, everybody, self.plan.cap, self._spoken, alone=True
+        )
+        return cohort.total(ask)
 
     def _decoded(self, route: str, content: bytes) -> Request:
         limits = SumLimits(len(self.terms.identities), self.charter.coordinates)

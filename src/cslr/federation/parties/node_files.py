@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field
 
 from cslr.errors import ConfigError
-from cslr.federation.parties.charter import Charter, Roster, read_model
+from cslr.federation.parties.charter import Charter, Member, Roster, read_model
 from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 
 __all__ = ["NodeFiles", "PinnedNode", "SavedAnswer"]
@@ -85,7 +85,7 @@ class NodeFiles:
             raise ConfigError(f"{self.path} is a node already; choose another folder")
         make_directory(self.path, PRIVATE_FOLDER)
         identity = Ed25519PrivateKey.generate()
-        write_atomic(self.path / "identity.key", identity.private_bytes_raw())
+        write_atomic(self.identity_file, identity.private_bytes_raw())
         self.pin(pinned)
         return identity
 
@@ -99,9 +99,19 @@ class NodeFiles:
             raise ConfigError(f"{self.path} is not a node; make one with `cslr federation join`")
         return read_model(self.node_file, PinnedNode)
 
-    def identity(self) -> Ed25519PrivateKey:
-        """The key that signs this node's answers."""
-        path = self.path / "identity.key"
+    @property
+    def identity_file(self) -> Path:
+        """Where the key is that signs this node's answers."""
+        return self.path / "identity.key"
+
+    def member(self, name: str, file: Path | None = None) -> Member:
+        """This node as a roster names it, by its key or by the one in another file."""
+        public = self.identity(file).public_key().public_bytes_raw()
+        return Member(name=name, identity=public.hex())
+
+    def identity(self, file: Path | None = None) -> Ed25519PrivateKey:
+        """The key that signs this node's answers, or the one in another file."""
+        path = file or self.identity_file
         try:
             return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
         except (OSError, ValueError) as error:

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cslr.errors import BadSignature, TruncatedMessage, UnknownClient
 from cslr.privacy.secure_sum import SumTerms
-from cslr.privacy.secure_sum.masks import sign, verifies
+from cslr.privacy.secure_sum.masks import body_digest, sign, verifies
 
 __all__ = ["CHALLENGE_BYTES", "prove", "proven"]
 
@@ -29,7 +29,7 @@ def proven(terms: SumTerms, challenge: bytes, answer: bytes) -> int:
     number = int.from_bytes(answer[:4], "little")
     if len(answer) != 68 or number >= len(terms.identities):
         raise UnknownClient("the answer names no member of this federation")
-    body = _PURPOSE + answer[:4] + challenge
-    if not verifies(terms.identities[number], answer[4:], terms.digest, body):
+    digest = body_digest(_PURPOSE + answer[:4] + challenge)
+    if not verifies(terms.identities[number], answer[4:], terms.digest, digest):
         raise BadSignature(f"the answer is not signed by member {number}")
     return number

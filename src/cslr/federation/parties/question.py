@@ -1,7 +1,6 @@
-"""The agreement and the questions of a round as bytes: safetensors, and nothing that is executed.
+"""The agreement as bytes: safetensors, and nothing that is executed.
 
-The agreement is sent once and named by its SHA-256. A question is then small: the task, and the
-prototypes that earlier releases moved.
+It is sent once and named by its SHA-256, so that the questions of a round (``asking``) are small.
 """
 
 from __future__ import annotations
@@ -15,14 +14,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from cslr.arrays import FloatArray
-from cslr.errors import BadField, MalformedMessage, MessageTooLarge, TruncatedMessage, WrongShape
+from cslr.errors import MalformedMessage, MessageTooLarge, TruncatedMessage
 from cslr.numerics.gaussian import Gaussians
-from cslr.privacy.grid import Grid
-from cslr.privacy.secure_sum import Release
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.ports import Ask
-from cslr.protocol.ports import Request as TaskRequest
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import Resolution
 from cslr.protocol.step1_list import ListLearner
@@ -33,12 +27,10 @@ __all__ = [
     "MOST_QUESTION",
     "digest_of",
     "framed",
+    "opened",
     "pack_agreement",
-    "pack_question",
-    "release_of",
     "unframed",
     "unpack_agreement",
-    "unpack_question",
 ]
 
 MOST_AGREEMENT: Final = 64 * 2**20
@@ -84,7 +76,7 @@ def pack_agreement(agreement: Agreement) -> bytes:
 
 def unpack_agreement(content: bytes) -> Agreement:
     """The inverse of ``pack_agreement``."""
-    arrays, metadata = _opened(content, MOST_AGREEMENT)
+    arrays, metadata = opened(content, MOST_AGREEMENT)
     try:
         plain = json.loads(metadata["agreement"])
         space = PublicSpace(
@@ -118,31 +110,6 @@ def unpack_agreement(content: bytes) -> Agreement:
         ) from None
 
 
-def pack_question(task: int, means: FloatArray) -> bytes:
-    """What nodes are asked about a task: means (K, r) of the prototypes."""
-    return save({"means": np.ascontiguousarray(means, dtype=np.float64)}, {"task": str(task)})
-
-
-def unpack_question(content: bytes, agreement: Agreement, tasks: int) -> tuple[int, FloatArray]:
-    """Task and means; refused unless they fit the agreement."""
-    arrays, metadata = _opened(content, MOST_QUESTION)
-    number = metadata.get("task", "")
-    if set(arrays) != {"means"} or not number.isdecimal() or not 0 <= int(number) < tasks:
-        raise BadField("a question has a task of the charter, and the means of its prototypes")
-    means = arrays["means"]
-    if means.dtype != np.float64 or means.ndim != 2 or not np.isfinite(means).all():
-        raise BadField("the means of a question must be finite 64-bit numbers")
-    if means.shape[1] != agreement.space.dimension:
-        raise WrongShape(f"means have {means.shape[1]} directions, not {agreement.space.dimension}")
-    return int(number), means
-
-
-def release_of(ask: Ask[TaskRequest], sigma: float) -> Release:
-    """What is to be summed and published, as both sides compute it by themselves."""
-    grid = Grid(ask.grid.bound, ask.grid.steps)
-    return Release(ask.label, ask.request.layout.size, sigma, grid)
-
-
 def framed(question: bytes, request: bytes) -> bytes:
     """Two messages in one."""
     return len(question).to_bytes(4, "little") + question + request
@@ -156,7 +123,7 @@ def unframed(content: bytes) -> tuple[bytes, bytes]:
     return content[4 : 4 + length], content[4 + length :]
 
 
-def _opened(content: bytes, most: int) -> tuple[dict[str, Any], dict[str, str]]:
+def opened(content: bytes, most: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Arrays and metadata of safetensors, which hold numbers and nothing that is executed."""
     if len(content) > most:
         raise MessageTooLarge(f"{len(content)} bytes are more than the {most} allowed")

@@ -8,15 +8,14 @@ from typing import Any, NoReturn
 
 from cslr.arrays import BoolArray
 from cslr.errors import PrivacyError
+from cslr.federation.parties.asking import pack_ask, release_of
 from cslr.federation.parties.charter import Charter
 from cslr.federation.parties.coordinator import Coordinator
-from cslr.federation.parties.question import pack_question, release_of
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.values import Bounded, Noised, Summed
 from cslr.protocol.ports import Ask
-from cslr.protocol.ports import Request as TaskRequest
 
 __all__ = ["RemoteClients", "RemoteCohort"]
 
@@ -50,16 +49,16 @@ class RemoteCohort:
     """The nodes of one round: a ``NoisedCohort``."""
 
     coordinator: Coordinator
+    head: str = ""
+    """SHA-256 of the head's file, where right answers are counted."""
 
     def noised(self, ask: Ask[Any], charge: Charge, ledger: Ledger) -> Noised:
         """The sum that the survivors noised themselves."""
-        if ask.kind != "sum" or not isinstance(ask.request, TaskRequest) or charge.sigma is None:
-            raise PrivacyError(
-                f"{ask.label!r} is a question of kind {ask.kind!r}; across machines only noised "
-                "sums of statistics are asked for. Use --head released and joint clipping"
-            )
-        question = pack_question(ask.request.task, ask.request.prototypes.mean)
-        return self.coordinator.total(release_of(ask, charge.sigma), question, charge, ledger)
+        if charge.sigma is None:
+            raise PrivacyError(f"{ask.label!r} has no noise; across machines nodes always add some")
+        release = release_of(ask, charge.sigma)
+        question = pack_ask(ask, self.head)
+        return self.coordinator.total(release, question, charge, ledger)
 
     def total(self, ask: Ask[Any]) -> Summed:
         """Refused: a sum without noise exists on no machine."""

@@ -14,7 +14,8 @@ from cslr.errors import BadField, TrailingBytes, TruncatedMessage
 __all__ = ["pack_result", "unpack_result"]
 
 _NAME: Final = re.compile(
-    r"config\.json|model\.json|seed-\d{1,9}/(task-\d{1,4}|replay|head|picture)\.safetensors"
+    r"config\.json|model\.json|seed-\d{1,9}/"
+    r"(task-\d{1,4}|task-\d{1,4}-update-\d{1,4}|replay|head|picture)\.safetensors"
 )
 _MOST_FILES: Final = 1000
 

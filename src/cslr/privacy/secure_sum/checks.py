@@ -8,8 +8,9 @@ own. A hostile server can end a session; it cannot make a member say more than t
 from __future__ import annotations
 
 import hashlib
+import hmac
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from cslr.errors import (
     AliveAndDropped,
@@ -26,10 +27,9 @@ from cslr.errors import (
     TooFewMembers,
     UnknownMember,
 )
-from cslr.privacy.secure_sum.codec import key_body, unsigned
-from cslr.privacy.secure_sum.masks import verifies
+from cslr.privacy.secure_sum.codec import unsigned
+from cslr.privacy.secure_sum.masks import body_digest, verifies
 from cslr.privacy.secure_sum.messages import (
-    Consent,
     ConsentRequest,
     Invitation,
     Keys,
@@ -86,13 +86,14 @@ def check_book(
         raise BadPeerKey(f"the channel keys of epoch {state.epoch} have changed since they came")
     if not state.book:
         for key in request.keys:
-            _check_peer_key(key, request.epoch, terms)
+            if key.member != own:
+                _check_peer_key(key, request.epoch, terms)
     return book
 
 
 def _check_peer_key(key: PeerKey, epoch: int, terms: SumTerms) -> None:
-    body = unsigned(Keys(epoch, key.member, key.public))
-    if not verifies(terms.identities[key.member], key.signature, terms.digest, body):
+    digest = body_digest(unsigned(Keys(epoch, key.member, key.public)))
+    if not verifies(terms.identities[key.member], key.signature, terms.digest, digest):
         raise BadPeerKey(f"the channel key of member {key.member} is not signed by its identity")
 
 
@@ -107,7 +108,10 @@ def check_release(asked: Release, own: Release) -> None:
 def check_parcels(
     request: MaskRequest, terms: SumTerms, own: Parcel, book: Collection[int]
 ) -> tuple[Parcel, ...]:
-    """All that shared, in order: members of the epoch, with mask keys signed for this session."""
+    """All that shared, in order: members of the epoch, itself with its own keys.
+
+    Whether the others' keys are theirs is seen when their shares are unsealed.
+    """
     _check_members([each.member for each in request.parcels], book, terms)
     parcels = {each.member: each for each in request.parcels}
     mine = parcels.get(own.member)
@@ -115,13 +119,6 @@ def check_parcels(
         raise NotASurvivor("this member shared its secrets, and the server asks without them")
     if (mine.mask_key, mine.commitment) != (own.mask_key, own.commitment):
         raise OwnKeyChanged("the server shows another mask key or commitment as this member's")
-    for each in request.parcels:
-        body = key_body(request.session, each.member, each.mask_key, each.commitment)
-        if not verifies(terms.identities[each.member], each.key_signature, terms.digest, body):
-            raise BadPeerKey(
-                f"the mask key of member {each.member} is not signed by its identity for session "
-                f"{request.session}"
-            )
     return tuple(parcels[member] for member in sorted(parcels))
 
 
@@ -152,21 +149,30 @@ def check_survivors(
 
 
 def check_consents(
-    request: UnmaskRequest, session: SumSession, digest: bytes, terms: SumTerms
+    request: UnmaskRequest,
+    session: SumSession,
+    own: int,
+    quorum: int,
+    tag_of: Callable[[int], bytes],
 ) -> None:
-    """Enough survivors signed exactly the set that this member signed."""
-    signers = [member for member, _ in request.signatures]
-    if len(set(signers)) != len(signers):
+    """Enough survivors, this member among them, agreed to exactly the set that it agreed to.
+
+    tag_of: what a member that agreed to the same set would have sent to this one.
+    """
+    others = [member for member, _ in request.consents]
+    if len(set(others)) != len(others):
         raise DuplicateMember("a member's consent is counted twice")
-    for member, signature in request.signatures:
-        if member not in session.alive:
-            raise UnknownMember(f"member {member} consents and is not among the survivors")
-        body = unsigned(Consent(session.number, member, digest))
-        if not verifies(terms.identities[member], signature, terms.digest, body):
-            raise SplitView(f"member {member} did not sign the set of survivors shown here")
-    if len(signers) < terms.quorum:
+    for member in others:
+        if member == own or member not in session.alive:
+            raise UnknownMember(f"member {member} is not another of the survivors, and consents")
+    false = [
+        member for member, tag in request.consents if not hmac.compare_digest(tag, tag_of(member))
+    ]
+    if false:
+        raise SplitView(f"member {false[0]} did not sign the set of survivors shown here")
+    if 1 + len(others) < quorum:
         raise TooFewMembers(
-            f"{len(signers)} members signed the survivors; at least {terms.quorum} must"
+            f"{1 + len(others)} members signed the survivors; at least {quorum} must"
         )
 
 

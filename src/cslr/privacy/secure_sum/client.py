@@ -41,12 +41,13 @@ from cslr.privacy.secure_sum.checks import (
     in_phase,
     transcript_of,
 )
-from cslr.privacy.secure_sum.codec import key_body, unsigned
+from cslr.privacy.secure_sum.codec import unsigned
 from cslr.privacy.secure_sum.masks import (
     Context,
     MaskSum,
     agree,
     commitment_of,
+    consent_tag,
     public_of,
     seal,
     sign,
@@ -134,7 +135,7 @@ class SumClient:
         """Fresh secrets for a session, shared among the epoch's members."""
         own_key = public_of(self._state.channel_secret) if self._state.channel_secret else b""
         book = check_book(request, self.terms, self.number, own_key, self._state)
-        return self._prepared(request.session, replace(self._state, book=book))
+        return self._signed(self._prepared(request.session, replace(self._state, book=book)))
 
     def mask(self, request: MaskRequest, release: Release, own: Summed, noise_key: bytes) -> Masked:
         """This member's vector with its noise share, under masks.
@@ -181,14 +182,25 @@ class SumClient:
         check_survivors(request, session, self.number, self.terms)
         alive = tuple(sorted(request.alive))
         digest = consent_digest(session.transcript, session.number, alive)
+        tags = tuple(
+            self._tag(session.number, (self.number, other), digest)
+            for other in alive
+            if other != self.number
+        )
         self._state = self._state.in_session(phase="consented", alive=alive)
-        return self._signed(Consent(session.number, self.number, digest))
+        return self._signed(Consent(session.number, self.number, digest, tags))
 
     def unmask(self, request: UnmaskRequest) -> Unmasked:
         """Shares of the survivors' seeds and of the others' mask keys; then all is forgotten."""
         session = in_phase(self._state, request.session, "consented")
         digest = consent_digest(session.transcript, session.number, session.alive)
-        check_consents(request, session, digest, self.terms)
+        check_consents(
+            request,
+            session,
+            self.number,
+            self.terms.quorum,
+            lambda other: self._tag(session.number, (other, self.number), digest),
+        )
         alive = set(session.alive)
         shares = tuple(
             each.seed_share if each.member in alive else each.key_share for each in session.held
@@ -207,7 +219,9 @@ class SumClient:
 
     def _prepared(self, number: int, state: ClientState) -> Shares:
         """New secrets for session ``number``, and their shares for every member of the book."""
-        secret, seed = X25519PrivateKey.generate().private_bytes_raw(), os.urandom(32)
+        pair = X25519PrivateKey.generate()
+        secret, seed = pair.private_bytes_raw(), os.urandom(32)
+        mask_key, commitment = pair.public_key().public_bytes_raw(), commitment_of(seed)
         members = [member for member, _ in state.book]
         shares = split([secret, seed], [member + 1 for member in members], self.terms.threshold)
         by_member = dict(zip(members, shares, strict=True))
@@ -217,38 +231,45 @@ class SumClient:
             seal(
                 self._channel(member, state),
                 context.pair(b"share", self.number, member),
-                b"".join(pair),
+                b"".join(both),
+                mask_key + commitment,
             )
-            for member, pair in by_member.items()
+            for member, both in by_member.items()
         )
         session = SumSession(number, "shared", secret, seed, own_key_share, own_seed_share)
         self._state = replace(state, session=session, last_shared=number)
-        mask_key, commitment = public_of(secret), commitment_of(seed)
-        body = key_body(number, self.number, mask_key, commitment)
-        signature = sign(self._identity, self.terms.digest, body)
-        return self._signed(Shares(number, self.number, mask_key, commitment, signature, sealed))
+        return Shares(number, self.number, mask_key, commitment, sealed)
 
     def _channel(self, member: int, state: ClientState) -> bytes:
         """The secret between this member and another in this epoch."""
-        if member not in self._agreed:
+        if not self._agreed:
             own = X25519PrivateKey.from_private_bytes(state.channel_secret)
-            self._agreed[member] = _agree(own, dict(state.book)[member], member)
+            others = (entry for entry in state.book if entry[0] != self.number)
+            self._agreed = {other: _agree(own, public, other) for other, public in others}
         return self._agreed[member]
+
+    def _tag(self, session: int, way: tuple[int, int], digest: bytes) -> bytes:
+        """A consent to ``digest`` on the way from one member to another, this one among them."""
+        peer = way[0] if way[1] == self.number else way[1]
+        name = Context(self.terms.digest, session).pair(b"consent", *way)
+        return consent_tag(self._channel(peer, self._state), name, digest)
 
     def _own_parcel(self, session: SumSession) -> Parcel:
         """What the server must show as this member's own."""
         keys = public_of(session.mask_secret), commitment_of(session.seed)
-        return Parcel(self.number, *keys, b"", bytes(SEALED_BYTES))
+        return Parcel(self.number, *keys, bytes(SEALED_BYTES))
 
     def _held(self, parcel: Parcel, session: SumSession) -> Held:
         """This member's shares of the secrets of one that shared."""
         if parcel.member == self.number:
             return Held(self.number, session.own_key_share, session.own_seed_share)
         name = Context(self.terms.digest, session.number).pair(b"share", parcel.member, self.number)
-        pair = unseal(self._channel(parcel.member, self._state), name, parcel.sealed)
+        about = parcel.mask_key + parcel.commitment
+        pair = unseal(self._channel(parcel.member, self._state), name, parcel.sealed, about)
         if pair is None or len(pair) != 2 * SHARE_BYTES:
             raise ForeignShare(
-                f"a share was not sealed by member {parcel.member} for this member and session"
+                f"a share with this mask key and commitment was not sealed by member "
+                f"{parcel.member} for this member and session"
             )
         return Held(parcel.member, pair[:SHARE_BYTES], pair[SHARE_BYTES:])
 

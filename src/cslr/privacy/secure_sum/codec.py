@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from cslr.errors import (
@@ -26,6 +26,7 @@ from cslr.errors import (
     WrongKind,
 )
 from cslr.privacy.grid import Grid
+from cslr.privacy.secure_sum.masks import CONSENT_BYTES
 from cslr.privacy.secure_sum.messages import (
     SEALED_BYTES,
     Answer,
@@ -43,16 +44,14 @@ from cslr.privacy.secure_sum.messages import (
     Unmasked,
     UnmaskRequest,
 )
-from cslr.privacy.secure_sum.shamir import SHARE_BYTES, is_share
+from cslr.privacy.secure_sum.shamir import SHARE_BYTES, are_shares
 from cslr.privacy.secure_sum.terms import MOST_COORDINATES, MOST_LABEL, MOST_MEMBERS, Release
 
-__all__ = ["SIGNATURE_BYTES", "SumLimits", "decode", "encode", "key_body", "unsigned"]
+__all__ = ["SIGNATURE_BYTES", "SumLimits", "decode", "encode", "unsigned"]
 
 MAGIC: Final = b"CSUM"
-VERSION: Final = 1
+VERSION: Final = 2
 SIGNATURE_BYTES: Final = 64
-_KEY_BODY: Final = 100
-"""A kind of no message: what ``Shares.key_signature`` is made over."""
 T = TypeVar("T")
 
 
@@ -66,7 +65,7 @@ class SumLimits:
     @property
     def bytes(self) -> int:
         """No message of this size or above is looked at."""
-        a_member = 4 + 32 + 32 + SIGNATURE_BYTES + 2 * SEALED_BYTES + SHARE_BYTES
+        a_member = 4 + 32 + SIGNATURE_BYTES + 2 * SEALED_BYTES + SHARE_BYTES
         return 4096 + self.members * a_member + 8 * self.coordinates
 
 
@@ -103,11 +102,18 @@ class _Reader:
             raise BadField(f"a flag is 0 or 1, not {value}")
         return value == 1
 
-    def many(self, one: Callable[[], T]) -> tuple[T, ...]:
+    def count(self) -> int:
         count = self.u32()
         if count > self.limits.members:
             raise MessageTooLarge(f"{count} entries; at most {self.limits.members} are read")
-        return tuple(one() for _ in range(count))
+        return count
+
+    def many(self, one: Callable[[], T]) -> tuple[T, ...]:
+        return tuple(one() for _ in range(self.count()))
+
+    def pieces(self, size: int) -> tuple[bytes, ...]:
+        block = self.raw(self.count() * size)
+        return tuple(block[at : at + size] for at in range(0, len(block), size))
 
     def end(self) -> None:
         if self.at != len(self.data):
@@ -122,11 +128,6 @@ def encode(message: Request | Answer) -> bytes:
 def unsigned(message: Request | Answer) -> bytes:
     """What the signature of an answer is made over; of a request, all of it."""
     return _head(_KIND_OF[type(message)]) + _WRITERS[type(message)](message)
-
-
-def key_body(session: int, sender: int, mask_key: bytes, commitment: bytes) -> bytes:
-    """What a member signs of its ``Shares`` for its peers, who do not see the rest."""
-    return _head(_KEY_BODY) + struct.pack("<QI", session, sender) + mask_key + commitment
 
 
 def decode(data: bytes, limits: SumLimits) -> Request | Answer:
@@ -182,11 +183,11 @@ def _peer_key(key: PeerKey) -> bytes:
 
 def _parcel(parcel: Parcel) -> bytes:
     head = struct.pack("<I", parcel.member)
-    return head + parcel.mask_key + parcel.commitment + parcel.key_signature + parcel.sealed
+    return head + parcel.mask_key + parcel.commitment + parcel.sealed
 
 
 def _following(shares: Shares | None) -> bytes:
-    return b"\0" if shares is None else b"\1" + encode(shares)
+    return b"\0" if shares is None else b"\1" + unsigned(shares)
 
 
 _WRITERS: Final[Mapping[type, Callable[[Any], bytes]]] = {
@@ -197,7 +198,7 @@ _WRITERS: Final[Mapping[type, Callable[[Any], bytes]]] = {
     ShareRequest: lambda m: (
         struct.pack("<QQ", m.epoch, m.session) + _many(tuple(map(_peer_key, m.keys)))
     ),
-    Shares: lambda m: _sender(m) + m.mask_key + m.commitment + m.key_signature + _many(m.sealed),
+    Shares: lambda m: _sender(m) + m.mask_key + m.commitment + _many(m.sealed),
     MaskRequest: lambda m: (
         struct.pack("<Q", m.session) + _release(m.release) + _many(tuple(map(_parcel, m.parcels)))
     ),
@@ -205,10 +206,10 @@ _WRITERS: Final[Mapping[type, Callable[[Any], bytes]]] = {
     ConsentRequest: lambda m: (
         struct.pack("<Q", m.session) + _numbers(m.alive) + _numbers(m.dropped)
     ),
-    Consent: lambda m: _sender(m) + m.digest,
+    Consent: lambda m: _sender(m) + m.digest + _many(m.tags),
     UnmaskRequest: lambda m: (
         struct.pack("<Q?", m.session, m.prepare)
-        + _many(tuple(struct.pack("<I", member) + each for member, each in m.signatures))
+        + _many(tuple(struct.pack("<I", member) + tag for member, tag in m.consents))
     ),
     Unmasked: lambda m: _sender(m) + _many(m.shares) + _following(m.following),
 }
@@ -239,11 +240,11 @@ def _read_vector(r: _Reader) -> bytes:
     return r.raw(8 * count)
 
 
-def _read_share(r: _Reader) -> bytes:
-    data = r.raw(SHARE_BYTES)
-    if not is_share(data):
+def _read_open_shares(r: _Reader) -> tuple[bytes, ...]:
+    shares = r.pieces(SHARE_BYTES)
+    if not are_shares(shares):
         raise BadField("a share is not made of residues modulo 2^31 - 1")
-    return data
+    return shares
 
 
 def _read_following(r: _Reader) -> Shares | None:
@@ -253,7 +254,7 @@ def _read_following(r: _Reader) -> Shares | None:
         raise MalformedMessage("the next session's shares do not begin as a message does")
     if r.u8() != _KIND_OF[Shares]:
         raise WrongKind("only the shares of the next session may come with an unmasking answer")
-    return _read_shares(r)
+    return _read_unsigned_shares(r)
 
 
 def _read_keys(r: _Reader) -> Keys:
@@ -267,27 +268,29 @@ def _read_share_request(r: _Reader) -> ShareRequest:
     return ShareRequest(r.u64(), r.u64(), r.many(key))
 
 
+def _read_unsigned_shares(r: _Reader) -> Shares:
+    return Shares(r.u64(), r.u32(), r.raw(32), r.raw(32), r.pieces(SEALED_BYTES))
+
+
 def _read_shares(r: _Reader) -> Shares:
-    head = r.u64(), r.u32(), r.raw(32), r.raw(32), r.raw(SIGNATURE_BYTES)
-    return Shares(*head, r.many(lambda: r.raw(SEALED_BYTES)), r.raw(SIGNATURE_BYTES))
+    return replace(_read_unsigned_shares(r), signature=r.raw(SIGNATURE_BYTES))
 
 
 def _read_mask_request(r: _Reader) -> MaskRequest:
     def parcel() -> Parcel:
-        signed = r.u32(), r.raw(32), r.raw(32), r.raw(SIGNATURE_BYTES)
-        return Parcel(*signed, r.raw(SEALED_BYTES))
+        return Parcel(r.u32(), r.raw(32), r.raw(32), r.raw(SEALED_BYTES))
 
     return MaskRequest(r.u64(), _read_release(r), r.many(parcel))
 
 
 def _read_unmask_request(r: _Reader) -> UnmaskRequest:
     session, prepare = r.u64(), r.flag()
-    signatures = r.many(lambda: (r.u32(), r.raw(SIGNATURE_BYTES)))
-    return UnmaskRequest(session, signatures, prepare)
+    consents = r.many(lambda: (r.u32(), r.raw(CONSENT_BYTES)))
+    return UnmaskRequest(session, consents, prepare)
 
 
 def _read_unmasked(r: _Reader) -> Unmasked:
-    head, shares = (r.u64(), r.u32()), r.many(lambda: _read_share(r))
+    head, shares = (r.u64(), r.u32()), _read_open_shares(r)
     return Unmasked(*head, shares, _read_following(r), r.raw(SIGNATURE_BYTES))
 
 
@@ -301,7 +304,9 @@ _READERS: Final[Mapping[int, Callable[[_Reader], Any]]] = {
         r.u64(), r.u32(), r.raw(32), _read_vector(r), r.raw(SIGNATURE_BYTES)
     ),
     _KIND_OF[ConsentRequest]: lambda r: ConsentRequest(r.u64(), r.many(r.u32), r.many(r.u32)),
-    _KIND_OF[Consent]: lambda r: Consent(r.u64(), r.u32(), r.raw(32), r.raw(SIGNATURE_BYTES)),
+    _KIND_OF[Consent]: lambda r: Consent(
+        r.u64(), r.u32(), r.raw(32), r.pieces(CONSENT_BYTES), r.raw(SIGNATURE_BYTES)
+    ),
     _KIND_OF[UnmaskRequest]: _read_unmask_request,
     _KIND_OF[Unmasked]: _read_unmasked,
 }

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cslr.errors import BadField, BadSignature, FutureRound, OldRound, WrongShape
-from cslr.privacy.secure_sum.codec import key_body, unsigned
-from cslr.privacy.secure_sum.masks import verifies
+from cslr.privacy.secure_sum.codec import unsigned
+from cslr.privacy.secure_sum.masks import body_digest, verifies
 from cslr.privacy.secure_sum.messages import Answer, Keys, Shares, Unmasked
 from cslr.privacy.secure_sum.terms import SumTerms
 
 __all__ = ["check_current", "check_following", "check_shares", "check_signature"]
 
 
-def check_signature(answer: Answer, terms: SumTerms) -> None:
-    """The sender wrote these very bytes under these terms."""
-    public = terms.identities[answer.sender]
-    if not verifies(public, answer.signature, terms.digest, unsigned(answer)):
+def check_signature(answer: Answer, terms: SumTerms) -> bytes:
+    """The sender wrote these very bytes under these terms; returns what it signed."""
+    public, digest = terms.identities[answer.sender], body_digest(unsigned(answer))
+    if not verifies(public, answer.signature, terms.digest, digest):
         raise BadSignature(f"the signature is not that of member {answer.sender}")
+    return digest
 
 
 def check_current(answer: Answer, epoch: int, session: int) -> None:
@@ -30,22 +31,16 @@ def check_current(answer: Answer, epoch: int, session: int) -> None:
         raise FutureRound(f"an answer to session {theirs}; {now} is going on")
 
 
-def check_shares(shares: Shares, session: int, members: Sequence[int], terms: SumTerms) -> None:
-    """One sealed share for each other member, and a mask key that peers will accept."""
+def check_shares(shares: Shares, session: int, members: Sequence[int]) -> None:
+    """One sealed share for each other member."""
     if shares.session != session:
         raise OldRound(f"shares for session {shares.session} instead of {session}")
     if len(shares.sealed) != len(members) - 1:
         raise WrongShape(f"{len(shares.sealed)} sealed shares for {len(members) - 1} members")
-    body = key_body(session, shares.sender, shares.mask_key, shares.commitment)
-    if not verifies(terms.identities[shares.sender], shares.key_signature, terms.digest, body):
-        raise BadSignature(f"the mask key is not signed by member {shares.sender}")
 
 
-def check_following(
-    shares: Shares, answer: Unmasked, members: Sequence[int], terms: SumTerms
-) -> None:
+def check_following(shares: Shares, answer: Unmasked, members: Sequence[int]) -> None:
     """The next session's shares are from the member that sends them."""
     if shares.sender != answer.sender:
         raise BadField(f"member {answer.sender} sends shares of member {shares.sender}")
-    check_signature(shares, terms)
-    check_shares(shares, answer.session + 1, members, terms)
+    check_shares(shares, answer.session + 1, members)

@@ -1,34 +1,37 @@
 """Keys between two members, the masks they make, and shares sealed for one of them.
 
 X25519 gives two members a secret, HKDF-SHA256 derives one key for each purpose, AES-256-CTR turns a
-key into a mask over 64-bit words, AES-256-GCM seals what only one receiver may read. Every
-derivation names the terms, the session and both members, so no key is used in two places.
+key into a mask over 64-bit words, AES-256-GCM seals what only one receiver may read, HMAC-SHA256
+makes a tag that only one receiver can check. Every derivation names the terms, the session and both
+members, so no key is used in two places.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 import struct
 from typing import Final, Literal
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 __all__ = [
+    "CONSENT_BYTES",
     "NONCE_BYTES",
     "TAG_BYTES",
     "Context",
     "MaskSum",
     "agree",
+    "body_digest",
     "commitment_of",
+    "consent_tag",
     "public_of",
     "seal",
     "sign",
@@ -38,7 +41,9 @@ __all__ = [
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
-_PROTOCOL: Final = b"cslr secure sum 1\0"
+CONSENT_BYTES: Final = 16
+"""Of a tag under a set of survivors: 128 bits of HMAC-SHA256."""
+_PROTOCOL: Final = b"cslr secure sum 2\0"
 
 
 class Context:
@@ -98,39 +103,49 @@ def commitment_of(seed: bytes) -> bytes:
     return hashlib.sha256(_PROTOCOL + b"seed" + seed).digest()
 
 
-def seal(shared: bytes, name: bytes, plain: bytes) -> bytes:
-    """Encrypt for whoever has the same secret, under this name."""
+def seal(shared: bytes, name: bytes, plain: bytes, about: bytes) -> bytes:
+    """Encrypt for whoever has the same secret, under this name.
+
+    about: public bytes of the sender that the receiver can then trust to be the sender's.
+    """
     nonce = os.urandom(NONCE_BYTES)
-    return nonce + AESGCM(_derive(shared, name)).encrypt(nonce, plain, name)
+    return nonce + AESGCM(_derive(shared, name)).encrypt(nonce, plain, about)
 
 
-def unseal(shared: bytes, name: bytes, sealed: bytes) -> bytes | None:
-    """What was sealed under this name, or None."""
+def unseal(shared: bytes, name: bytes, sealed: bytes, about: bytes) -> bytes | None:
+    """What was sealed under this name together with these public bytes, or None."""
     try:
         nonce, content = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
-        return AESGCM(_derive(shared, name)).decrypt(nonce, content, name)
+        return AESGCM(_derive(shared, name)).decrypt(nonce, content, about)
     except InvalidTag:
         return None
 
 
+def consent_tag(shared: bytes, name: bytes, digest: bytes) -> bytes:
+    """By which one member tells another, under this name, that it consents to this set."""
+    return hmac.digest(_derive(shared, name), digest, "sha256")[:CONSENT_BYTES]
+
+
+def body_digest(body: bytes) -> bytes:
+    """What is signed of a message: Ed25519 reads its message twice, a vector has 400 kB."""
+    return hashlib.sha256(body).digest()
+
+
 def sign(key: Ed25519PrivateKey, terms: bytes, body: bytes) -> bytes:
     """An identity's signature of a message under these terms."""
-    return key.sign(_signed(terms, body))
+    return key.sign(_PROTOCOL + terms + body_digest(body))
 
 
-def verifies(public: bytes, signature: bytes, terms: bytes, body: bytes) -> bool:
-    """Whether this identity signed these bytes under these terms."""
+def verifies(public: bytes, signature: bytes, terms: bytes, digest: bytes) -> bool:
+    """Whether this identity signed the bytes with this ``body_digest`` under these terms."""
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _signed(terms, body))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _PROTOCOL + terms + digest)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _signed(terms: bytes, body: bytes) -> bytes:
-    # Ed25519 reads its message twice; a vector of 400 kB is hashed once before.
-    return _PROTOCOL + terms + hashlib.sha256(body).digest()
-
-
 def _derive(secret: bytes, info: bytes) -> bytes:
-    return HKDF(hashes.SHA256(), 32, None, info).derive(secret)
+    """32 bytes of HKDF-SHA256 without salt (RFC 5869): one block is all that is needed."""
+    extracted = hmac.digest(bytes(32), secret, "sha256")
+    return hmac.digest(extracted, info + b"\x01", "sha256")

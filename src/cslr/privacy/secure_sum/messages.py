@@ -93,11 +93,11 @@ class Shares:
     sender: int
     mask_key: bytes
     commitment: bytes
-    key_signature: bytes
-    """By the sender's identity, over the session, mask key and commitment: for the peers."""
     sealed: tuple[bytes, ...]
-    """One for each other member of the epoch, in the order of their numbers."""
+    """One for each other member of the epoch, in the order of their numbers. Each authenticates
+    mask key and commitment to its receiver."""
     signature: bytes = b""
+    """Empty within an ``Unmasked``, whose signature covers it."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,6 @@ class Parcel:
     member: int
     mask_key: bytes
     commitment: bytes
-    key_signature: bytes
     sealed: bytes
 
 
@@ -144,21 +143,24 @@ class ConsentRequest:
 
 @dataclass(frozen=True)
 class Consent:
-    """A member's signature under one set of survivors."""
+    """A member's word that it agrees to one set of survivors."""
 
     session: int
     sender: int
     digest: bytes
     """Of the release, of all mask keys, and of who is alive and who dropped."""
+    tags: tuple[bytes, ...]
+    """One for each other survivor, in order, which it alone can check."""
     signature: bytes = b""
 
 
 @dataclass(frozen=True)
 class UnmaskRequest:
-    """The signatures of the survivors; the server asks for the shares that take the masks off."""
+    """Other survivors' consents; the server asks for the shares that take the masks off."""
 
     session: int
-    signatures: tuple[tuple[int, bytes], ...]
+    consents: tuple[tuple[int, bytes], ...]
+    """Member, and its tag for the receiver of this request."""
     prepare: bool
     """Whether the shares of the next session are to come along."""
 

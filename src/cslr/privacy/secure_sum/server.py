@@ -18,7 +18,6 @@ The server learns who took part and the sum with the clients' noise. It can spoi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
@@ -37,7 +36,6 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import check_claim
 from cslr.privacy.secure_sum.checks import consent_digest, transcript_of
-from cslr.privacy.secure_sum.codec import encode
 from cslr.privacy.secure_sum.intake import (
     check_current,
     check_following,
@@ -80,7 +78,8 @@ class _Round:
     total: MaskSum | None = None
     alive: set[int] = field(default_factory=set)
     digest: bytes = b""
-    consents: dict[int, bytes] = field(default_factory=dict)
+    consents: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    """Of each that consented, its tags by receiver."""
     unmasked: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
 
 
@@ -188,11 +187,17 @@ class SumServer:
         assert self._round.release is not None
         check_claim(self._round.release.sigma, charge)
         ledger.afford(charge)
-        signatures = tuple(sorted(self._round.consents.items()))
-        self._enough(len(signatures), "signed the set of survivors")
-        self._open(Unmasked, self._round.consents)
-        request = UnmaskRequest(self.session, signatures, prepare)
-        return dict.fromkeys(self._round.consents, request)
+        consents = dict(sorted(self._round.consents.items()))
+        self._enough(len(consents), "signed the set of survivors")
+        self._open(Unmasked, consents)
+        return {
+            member: UnmaskRequest(
+                self.session,
+                tuple((other, tags[member]) for other, tags in consents.items() if other != member),
+                prepare,
+            )
+            for member in consents
+        }
 
     def finish(self) -> Noised:
         """The sum of the survivors' vectors and noise shares."""
@@ -218,8 +223,7 @@ class SumServer:
 
     def take(self, answer: Answer) -> None:
         """Count an answer. The same again changes nothing; another of the same kind is refused."""
-        self._check_sender(answer)
-        name, mark = (type(answer), answer.sender), hashlib.sha256(encode(answer)).digest()
+        name, mark = (type(answer), answer.sender), self._check_sender(answer)
         if name in self._seen:
             if self._seen[name] != mark:
                 raise AlreadySent(f"member {answer.sender} sent another answer before")
@@ -228,29 +232,28 @@ class SumServer:
             case Keys():
                 self._keys[answer.sender] = PeerKey(answer.sender, answer.public, answer.signature)
             case Shares():
-                check_shares(answer, self.session, self._members, self.terms)
+                check_shares(answer, self.session, self._members)
                 self._round.shared[answer.sender] = answer
             case Masked():
                 self._take_masked(answer)
             case Consent():
-                if answer.digest != self._round.digest:
-                    raise WrongTerms(f"member {answer.sender} signed another set of survivors")
-                self._round.consents[answer.sender] = answer.signature
+                self._take_consent(answer)
             case Unmasked():
                 self._take_unmasked(answer)
         self._seen[name] = mark
 
-    def _check_sender(self, answer: Answer) -> None:
-        """From a member that was asked, signed by it, and about what is going on now."""
+    def _check_sender(self, answer: Answer) -> bytes:
+        """From a member that was asked, about what is going on now; returns what it signed."""
         if answer.sender >= len(self.terms.identities):
             raise UnknownClient(f"there is no member {answer.sender} in this sum")
-        check_signature(answer, self.terms)
+        digest = check_signature(answer, self.terms)
         check_current(answer, self._epoch, self.session)
         kind = type(answer)
         if kind is not self._expects and (kind, answer.sender) not in self._seen:
             raise WrongKind(f"no {kind.__name__} is awaited now")
         if kind is self._expects and answer.sender not in self._asked:
             raise UnknownClient(f"member {answer.sender} was not asked in this phase")
+        return digest
 
     def _take_masked(self, masked: Masked) -> None:
         release, total = self._round.release, self._round.total
@@ -263,11 +266,19 @@ class SumServer:
         total.add_words(np.frombuffer(masked.vector, dtype="<u8"))
         self._round.alive.add(masked.sender)
 
+    def _take_consent(self, consent: Consent) -> None:
+        if consent.digest != self._round.digest:
+            raise WrongTerms(f"member {consent.sender} signed another set of survivors")
+        others = sorted(self._round.alive - {consent.sender})
+        if len(consent.tags) != len(others):
+            raise WrongShape(f"{len(consent.tags)} tags for {len(others)} other survivors")
+        self._round.consents[consent.sender] = dict(zip(others, consent.tags, strict=True))
+
     def _take_unmasked(self, answer: Unmasked) -> None:
         if len(answer.shares) != len(self._round.shared):
             raise WrongShape(f"{len(answer.shares)} shares for {len(self._round.shared)} members")
         if answer.following is not None:
-            check_following(answer.following, answer, self._members, self.terms)
+            check_following(answer.following, answer, self._members)
             self._following[answer.sender] = answer.following
         self._round.unmasked[answer.sender] = answer.shares
 
@@ -301,8 +312,7 @@ class SumServer:
         sealed = bytes(SEALED_BYTES)
         if receiver is not None and receiver != sender:
             sealed = shares.sealed[self._place[receiver] - (receiver > sender)]
-        signed = shares.mask_key, shares.commitment, shares.key_signature
-        return Parcel(sender, *signed, sealed)
+        return Parcel(sender, shares.mask_key, shares.commitment, sealed)
 
     def _mask_request(self, receiver: int, release: Release) -> MaskRequest:
         parcels = tuple(self._parcel(sender, receiver) for sender in self._round.shared)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PRIME", "SECRET_BYTES", "SHARE_BYTES", "combine", "is_share", "split"]
+__all__ = ["PRIME", "SECRET_BYTES", "SHARE_BYTES", "are_shares", "combine", "split"]
 
 PRIME: Final = 2**31 - 1
 SECRET_BYTES: Final = 32
@@ -62,11 +62,11 @@ def combine(shares: Sequence[Sequence[bytes]], points: Sequence[int]) -> list[by
     return [_secret(limbs) for limbs in total.reshape(-1, _LIMBS)]
 
 
-def is_share(data: bytes) -> bool:
-    """Whether these bytes are residues modulo p, written as ``split`` writes them."""
-    if len(data) != SHARE_BYTES:
+def are_shares(shares: Sequence[bytes]) -> bool:
+    """Whether each of these is residues modulo p, written as ``split`` writes them."""
+    if any(len(share) != SHARE_BYTES for share in shares):
         return False
-    return bool((np.frombuffer(data, dtype="<u4") < PRIME).all())
+    return bool((np.frombuffer(b"".join(shares), dtype="<u4") < PRIME).all())
 
 
 def _check_points(points: Sequence[int]) -> None:

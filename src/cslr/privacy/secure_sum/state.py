@@ -68,6 +68,10 @@ class ClientState:
             raise ValueError("there is no session")
         return replace(self, session=replace(self.session, **changes))
 
+    def between_sessions(self) -> Self:
+        """Without the epoch's and the session's secrets: what counts under other terms, too."""
+        return replace(self, channel_secret=b"", book=(), session=None)
+
     def as_bytes(self, terms: bytes) -> bytes:
         """For a file that only its owner can read."""
         plain = {"version": _VERSION, "terms": terms, **asdict(self)}

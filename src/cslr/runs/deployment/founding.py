@@ -12,12 +12,13 @@ from cslr.federation.parties.question import digest_of, pack_agreement
 from cslr.federation.simulation import Population
 from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 from cslr.methods.cslr import agree
+from cslr.methods.gradient_rounds import CLIP, all_labels_in_every_task
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import method_named
 from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import SeededKeys
-from cslr.privacy.plan import Budget, Plan, Unit, calibrate
+from cslr.privacy.plan import Budget, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.resolution import Units
@@ -52,6 +53,10 @@ class Wanted:
     delta: float
     unit: Unit
     cap: int | None = None
+    rounds: int = 0
+    """Gradients that are asked for about each task; 0: its statistics, once."""
+    evaluation: bool = False
+    """Whether right answers on nodes' test rows are counted after the last task."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +92,13 @@ def found(wanted: Wanted) -> Founded:
     δ is set aside for as many coordinates as a release has, which follow from the plan: so the plan
     is made twice, and the second must lead to the same coordinates.
     """
+    _check_wanted(wanted)
     embedded = public_side(wanted.source, wanted)
     coordinates = 1
     for _ in range(3):
         plan = _plan(wanted, len(embedded.stream.tasks), coordinates)
         agreement = agree(public_context(embedded, plan, wanted))
-        found_size = _coordinates(agreement, embedded)
+        found_size = _coordinates(agreement, embedded, wanted)
         if found_size == coordinates:
             break
         coordinates = found_size
@@ -102,9 +108,38 @@ def found(wanted: Wanted) -> Founded:
     return Founded(_charter(wanted, embedded, plan, packed), packed, wanted.source, embedded)
 
 
+def _check_wanted(wanted: Wanted) -> None:
+    """Refuse what nodes could not answer, before anything is embedded."""
+    stream = wanted.source.without_rows()
+    tasks = [task.labels for task in stream.tasks]
+    if wanted.rounds and not all_labels_in_every_task(tasks, len(stream.labels)):
+        raise ConfigError(
+            "--head rounds learns from the rows of the current task alone, and here tasks have "
+            "different labels: earlier ones would be forgotten; use --head released"
+        )
+    if not wanted.evaluation:
+        return
+    declaration = wanted.source.declared()
+    if declaration is None or declaration.test_rows == "public":
+        raise ConfigError(
+            "--evaluate private counts right answers on test rows of nodes; the test rows of an "
+            "embedded stream and those declared public are nobody's. Use --evaluate shown"
+        )
+    if declaration.columns.split is None and declaration.test_share is None:
+        raise ConfigError(
+            "--evaluate private: the declaration has no test rows; add columns.split or "
+            "test_share, or use --evaluate shown"
+        )
+    if stream.clients_per_person > 1:
+        raise ConfigError(
+            "--evaluate private counts a person's answers in one node; with clients_per_person > 1 "
+            "use --evaluate shown"
+        )
+
+
 def public_side(source: Source, wanted: Wanted) -> EmbeddedStream:
     """Everything public, embedded; not one row."""
-    config = source.config(wanted.unit, wanted.epsilon, wanted.delta, wanted.members)
+    config = source.config(wanted)
     return embed_stream(source.without_rows(), config, 0.0, progress=False)
 
 
@@ -114,22 +149,25 @@ def _plan(wanted: Wanted, tasks: int, coordinates: int) -> Plan:
     shares = ClientNoise(n, t, c, coordinates, wanted.spare)
     cap = wanted.cap or (1 if wanted.unit == "person" else None)
     budget = Budget(wanted.epsilon, wanted.delta, unit=wanted.unit)
-    return calibrate(budget, tasks, cap=cap, clients=shares)
+    schedule = Schedule(int(not wanted.rounds), head=wanted.rounds, evaluation=wanted.evaluation)
+    return calibrate(budget, tasks, cap=cap, schedule=schedule, clients=shares)
 
 
-def _coordinates(agreement: Agreement, embedded: EmbeddedStream) -> int:
-    """D: of the task with the most modes."""
-    requests = [
-        agreement.request(number, task.labels) for number, task in enumerate(embedded.stream.tasks)
-    ]
-    return max(request.layout.size for request in requests)
+def _coordinates(agreement: Agreement, embedded: EmbeddedStream, wanted: Wanted) -> int:
+    """D: of the release with the most."""
+    tasks = embedded.stream.tasks
+    evaluated = 2 * len(tasks) if wanted.evaluation else 0
+    if wanted.rounds:
+        inputs: int = embedded.public.shape[1] + 1
+        return max(inputs * embedded.family.outputs, evaluated)
+    requests = [agreement.request(number, task.labels) for number, task in enumerate(tasks)]
+    return max(evaluated, *(request.layout.size for request in requests))
 
 
 def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> MethodContext:
     """The server's side of a run, before it has clients, a ledger and a place to keep releases."""
     stream, source = embedded.stream, wanted.source
-    given = source.config(wanted.unit, wanted.epsilon, wanted.delta, wanted.members)
-    config = method_named("cslr").settled(given)
+    config = method_named("cslr").settled(source.config(wanted))
     units = _units(embedded, wanted)
     nobody = Federation(wanted.name, plan.budget, "simulated")
     return MethodContext(
@@ -142,6 +180,7 @@ def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> Meth
         encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
+        constants=config.paper,
         plan=plan,
         ledger=Ledger.in_memory(nobody, SeededKeys(Seeds(source.seed))),
         seeds=Seeds(source.seed),
@@ -180,6 +219,9 @@ def _charter(wanted: Wanted, embedded: EmbeddedStream, plan: Plan, agreement: by
         unit=wanted.unit,
         epsilon=wanted.epsilon,
         delta=wanted.delta,
+        rounds=wanted.rounds,
+        clip=CLIP,
+        evaluation=wanted.evaluation,
         cap=plan.cap,
         units=_units(embedded, wanted).count,
         members=shares.members,
@@ -204,4 +246,4 @@ def wanted_of(charter: Charter, source: Source) -> Wanted:
         charter.delta,
         charter.unit,
     )
-    return replace(wanted, cap=charter.cap)
+    return replace(wanted, cap=charter.cap, rounds=charter.rounds, evaluation=charter.evaluation)

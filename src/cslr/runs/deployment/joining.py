@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cslr.errors import ConfigError
-from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint, read_model
+from cslr.federation.parties.charter import Charter, Member, read_model
 from cslr.federation.parties.node import Node
 from cslr.federation.parties.node_files import NodeFiles, PinnedNode
 from cslr.federation.parties.question import digest_of, unpack_agreement
 from cslr.files import write_atomic
 from cslr.privacy.ledger.facts import agree, differences, plain
 from cslr.runs.deployment.founding import found, wanted_of
+from cslr.runs.deployment.node_figures import graded_rows
 from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.source import Source
 
-__all__ = ["Offer", "join", "open_node", "pin_roster", "read_offer", "verify_agreement"]
+__all__ = ["Offer", "join", "open_node", "read_offer", "verify_agreement"]
 
 
 @dataclass(frozen=True)
@@ -66,35 +67,15 @@ def join(
     sessions: masked vectors that may ever leave it; None: the planned ones and the spare ones.
     """
     charter = offer.charter
-    most = sessions or len(charter.tasks) + charter.spare
+    most = sessions or charter.sessions
     files = NodeFiles(folder)
     pinned = PinnedNode(name=name, charter=charter, most_sessions=most, rows=rows)
-    identity = files.create(pinned).public_key().public_bytes_raw()
+    files.create(pinned)
     write_atomic(folder / "source.json", offer.source.model_dump_json().encode())
     files.keep_agreement(offer.agreement)
-    member = Member(name=name, identity=identity.hex())
+    member = files.member(name)
     member.save(folder / "member.json")
     return member
-
-
-def pin_roster(folder: Path, roster: Roster) -> str:
-    """Pin the members' keys; returns their fingerprint, to be compared out of band.
-
-    Refused if the node is not among them under its own key, or if others were pinned before.
-    """
-    files = NodeFiles(folder)
-    pinned = files.pinned()
-    roster.terms(pinned.charter)
-    own = files.identity().public_key().public_bytes_raw()
-    if Member(name=pinned.name, identity=own.hex()) not in roster.members:
-        raise ConfigError(f"the roster does not name {pinned.name!r} with the key of this node")
-    if pinned.roster not in (None, roster):
-        raise ConfigError(
-            f"{folder} has pinned another roster. If a key was changed on purpose, found the "
-            "federation anew; otherwise somebody replaces members"
-        )
-    files.pin(pinned.model_copy(update={"roster": roster}))
-    return fingerprint(roster.canonical())
 
 
 def open_node(folder: Path) -> Node:
@@ -104,4 +85,7 @@ def open_node(folder: Path) -> Node:
     source = read_model(folder / "source.json", Source)
     if source.digest != pinned.charter.declaration:
         raise ConfigError(f"{folder / 'source.json'} is not the one that was agreed on")
-    return Node(files, lambda: rows_of_node(source, pinned.charter, pinned.rows))
+    charter, rows = pinned.charter, pinned.rows
+    node = Node(files, lambda: rows_of_node(source, charter, rows))
+    node.grade = lambda head: graded_rows(source, charter, rows, files.model, head)
+    return node

@@ -1,6 +1,8 @@
-"""What a node measures on its own test rows: shown on its own screen, stored and sent nowhere.
+"""What a node measures on its own test rows.
 
-Exact figures on somebody's rows are covered by no ε, so they stay where the rows are.
+Exact figures on somebody's rows are covered by no ε: they are shown on the node's own screen,
+stored and sent nowhere. Where the charter has an evaluation, right answers leave the node as any
+vector does, clipped and with noise, inside a secure sum.
 """
 
 from __future__ import annotations
@@ -9,12 +11,41 @@ from pathlib import Path
 
 import numpy as np
 
+from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Charter
+from cslr.federation.parties.question import digest_of
+from cslr.protocol.evaluation import Graded
 from cslr.runs.deployment.node_rows import embedded_rows
 from cslr.runs.deployment.source import Source
 from cslr.runs.predict import load_predictor
+from cslr.runs.scoring import right_rows
 
-__all__ = ["own_accuracy"]
+__all__ = ["graded_rows", "own_accuracy"]
+
+
+def graded_rows(
+    source: Source, charter: Charter, rows: dict[str, str | int], model: Path, head: str
+) -> Graded:
+    """This node's test rows after the head with this SHA-256 answered them.
+
+    None of them if the node has no test rows or another head: it then sends zeros and noise.
+    """
+    nothing = np.zeros(0, dtype=np.int64)
+    files = sorted(model.glob("seed-*/head.safetensors"))
+    if head not in {digest_of(file.read_bytes()) for file in files}:
+        return Graded(nothing > 0, nothing, nothing)
+    _, embedded = embedded_rows(source, charter, rows)
+    test, predictor = embedded.stream.test, load_predictor(model)
+    if not len(test):
+        return Graded(nothing > 0, nothing, nothing)
+    facts = predictor.model
+    scored = facts.scenario == "task"
+    allowed = [facts.allowed(name if scored else None) for name in facts.tasks]
+    right = right_rows(embedded, predictor.scores(embedded.test.z), allowed)
+    units = np.zeros(len(test), dtype=np.int64) if charter.unit == "client" else test.people
+    if units is None:
+        raise ConfigError("the declaration names no column of people; test rows are nobody's")
+    return Graded(right, test.tasks, units)
 
 
 def own_accuracy(source: Source, charter: Charter, rows: dict[str, str | int], model: Path) -> str:

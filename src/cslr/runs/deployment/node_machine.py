@@ -20,14 +20,16 @@ from cslr.federation.flower.processes import (
     wait_for_port,
 )
 from cslr.federation.parties.charter import read_model
+from cslr.federation.parties.membership import renew_identity, renewed
 from cslr.federation.parties.node import Node
+from cslr.federation.parties.node_files import NodeFiles
 from cslr.files import write_atomic
 from cslr.runs.deployment.joining import join, open_node, read_offer
 from cslr.runs.deployment.node_figures import own_accuracy
 from cslr.runs.deployment.server_machine import Application, address_of
 from cslr.runs.deployment.source import Source
 
-__all__ = ["join_machine", "run_node"]
+__all__ = ["join_machine", "renew_machine", "run_node"]
 
 _START: Final = 120.0
 """Seconds until a SuperNode must listen."""
@@ -44,9 +46,20 @@ def join_machine(
     public = make_node_key(folder / "flower.key")
     make_authority(folder / "runtime", f"{name} local")
     make_certificate(folder / "runtime", "runtime", ("127.0.0.1", "localhost"), folder / "runtime")
-    application = Application(member=member, flower=public)
+    return _applied(folder, Application(member=member, flower=public))
+
+
+def renew_machine(folder: Path) -> Application:
+    """New keys for a node; it uses them from the roster on that names them."""
+    member = renew_identity(NodeFiles(folder))
+    public = make_node_key(renewed(folder / "flower.key"))
+    return _applied(folder, Application(member=member, flower=public))
+
+
+def _applied(folder: Path, application: Application) -> Application:
+    """Write what is sent to the server."""
     content = application.model_dump_json(indent=2).encode() + b"\n"
-    write_atomic(folder / f"{name}.member.json", content)
+    write_atomic(folder / f"{application.member.name}.member.json", content)
     return application
 
 

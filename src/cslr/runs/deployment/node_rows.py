@@ -29,7 +29,7 @@ def embedded_rows(
         stream = source.with_rows()
     else:
         stream = load_own(Path(str(rows["data"])), declaration, source.public).stream
-    config = source.config(charter.unit, charter.epsilon, charter.delta, charter.members)
+    config = source.config(charter)
     embedded = embed_stream(stream, config, 0.0, progress=False)
     check_encoder(embedded, charter)
     return config, embedded

@@ -25,6 +25,7 @@ __all__ = [
     "address_of",
     "admit",
     "applications",
+    "make_server_certificate",
     "make_server_keys",
     "run_server",
     "serve",
@@ -49,10 +50,16 @@ def make_server_keys(served: Served, host: str, port: int) -> None:
     keys = served.path / "server" / "tls"
     make_directory(served.path / "server", PRIVATE_FOLDER)
     make_authority(keys, served.charter.name)
-    make_certificate(keys, "server", tuple({host, "127.0.0.1", "localhost"}), keys)
     write_atomic(served.path / "offer" / "ca.crt", (keys / "ca.crt").read_bytes())
+    make_server_certificate(served, host)
     address = {"address": f"{host}:{port}"}
     write_atomic(served.path / "offer" / "address.json", json.dumps(address).encode())
+
+
+def make_server_certificate(served: Served, host: str) -> None:
+    """A new key and certificate of the server; nodes know the authority that signs it."""
+    keys = served.path / "server" / "tls"
+    make_certificate(keys, "server", tuple({host, "127.0.0.1", "localhost"}), keys)
 
 
 def applications(served: Served) -> list[Application]:
@@ -61,23 +68,36 @@ def applications(served: Served) -> list[Application]:
     return [read_model(path, Application) for path in found]
 
 
-def admit(served: Served) -> Roster:
-    """The roster of all that applied, written into the offer; the same again stays as it is."""
-    members = tuple(each.member for each in applications(served))
-    roster = Roster.of(served.charter, members)
+def admit(served: Served, members: int | None = None) -> Roster:
+    """The roster of all that applied, written into the offer; the same again stays as it is.
+
+    members: how many they are now. It must be given where they are fewer than the charter has room
+    for, and where they are others than before: nobody joins or leaves by a misplaced file.
+    """
+    applied = tuple(each.member for each in applications(served))
     path = served.path / "offer" / "roster.json"
-    if path.exists() and served.roster != roster:
+    old = served.roster if path.exists() else None
+    roster = Roster.of(served.charter, applied, 1 if old is None else old.number)
+    if roster == old:
+        return roster
+    if old is not None:
+        roster = Roster.of(served.charter, applied, old.number + 1)
+    if len(applied) != (members or (served.charter.members if old is None else None)):
+        what = "" if old is None else f" ({roster.changes_since(old)})"
         raise ConfigError(
-            f"{path} names other members than the files in {served.path / 'members'}. Members do "
-            "not change within a federation: found a new one with `cslr federation init`"
+            f"{served.path / 'members'} has {len(applied)} members{what}, and the charter has room "
+            f"for {served.charter.members}. If that is right, repeat the command with --members "
+            f"{len(applied)}"
         )
+    # Flower's database only knows keys, and those of former members are not to stay in it.
+    for file in (served.path / "server" / "logs").glob("flower.db*"):
+        file.unlink()
     roster.save(path)
     return roster
 
 
 def serve(served: Served, going_on: Callable[[], bool], on_line: Callable[[str], None]) -> None:
     """Run the SuperLink while ``going_on()``; nodes can connect from then on."""
-    admit(served)
     address = address_of(served.path / "offer")
     host, _, port = address.rpartition(":")
     folder = served.path / "server"
@@ -116,7 +136,7 @@ def run_server(
     address, authority = address_of(served.path / "offer"), served.path / "offer" / "ca.crt"
     status.write(phase="starting", address=address)
     start_run(address, authority, bundle or empty_bundle())
-    needed = present or charter.members
+    needed = present or len(roster.members)
 
     def main(transport: GridTransport) -> None:
         _wait_for(transport, needed, status, wait)

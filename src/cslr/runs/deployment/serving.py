@@ -11,17 +11,20 @@ from typing import Any, Final
 
 from cslr.federation.parties.charter import Charter, Roster, read_model
 from cslr.federation.parties.coordinator import Coordinator, Counters, Event, Transport
-from cslr.federation.parties.remote import RemoteClients
+from cslr.federation.parties.question import digest_of
+from cslr.federation.parties.remote import RemoteClients, RemoteCohort
 from cslr.federation.parties.result_files import pack_result
 from cslr.files import write_atomic
 from cslr.methods.cslr import stages
 from cslr.privacy.accounting import ADVERSARIES
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.protocol.evaluation import LABEL
 from cslr.runs.deployment.founding import public_context, public_side, wanted_of
 from cslr.runs.deployment.source import Source
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
+from cslr.runs.measure import counted_by
 from cslr.runs.predict import ModelFacts
 
 __all__ = ["PATIENCE", "Served", "Status", "learn_remotely"]
@@ -97,7 +100,7 @@ def learn_remotely(served: Served, transport: Transport, status: Status, seconds
     charter, source = served.charter, served.source
     wanted = wanted_of(charter, source)
     embedded = public_side(source, wanted)
-    config = source.config(charter.unit, charter.epsilon, charter.delta, charter.members)
+    config = source.config(charter)
     directory = RunDirectory(served.run, config)
     directory.begin()
     counters = Counters.at(served.path / "server" / "counters.json")
@@ -121,9 +124,20 @@ def learn_remotely(served: Served, transport: Transport, status: Status, seconds
             _facts(embedded, source, after).save(directory.path)
             if after:
                 _send_result(directory.path, source.seed, transport, seconds)
-            epsilon = {who: _plain(ledger.epsilon("end_to_end", who)) for who in ADVERSARIES}
-            status.write(tasks=after, epsilon=epsilon, exchanges=coordinator.exchanges)
+            _tell(status, ledger, coordinator, tasks=after)
+        if charter.evaluation:
+            head = digest_of((directory.path / f"seed-{source.seed}/head.safetensors").read_bytes())
+            counted = counted_by(lambda: RemoteCohort(coordinator, head), context)
+            if directory.find(kind="evaluation", seed=source.seed) is None:
+                directory.note(kind="evaluation", seed=source.seed, **counted)
+            _tell(status, ledger, coordinator, evaluation=counted)
     status.write(phase="finished")
+
+
+def _tell(status: Status, ledger: Ledger, coordinator: Coordinator, **more: Any) -> None:
+    """What was spent so far."""
+    epsilon = {who: _plain(ledger.epsilon("end_to_end", who)) for who in ADVERSARIES}
+    status.write(epsilon=epsilon, exchanges=coordinator.exchanges, **more)
 
 
 def _send_agreement(served: Served, transport: Transport, seconds: float) -> None:
@@ -136,7 +150,8 @@ def _send_agreement(served: Served, transport: Transport, seconds: float) -> Non
 
 def _send_result(run: Path, seed: int, transport: Transport, seconds: float) -> None:
     names = ["config.json", "model.json"]
-    names += [f"seed-{seed}/{file.name}" for file in (run / f"seed-{seed}").glob("*.safetensors")]
+    files = sorted((run / f"seed-{seed}").glob("*.safetensors"))
+    names += [f"seed-{seed}/{file.name}" for file in files if file.stem != LABEL]
     body = pack_result({name: (run / name).read_bytes() for name in names})
     transport.ask("result", dict.fromkeys(transport.present(), body), 5 * seconds)
 

@@ -9,6 +9,7 @@ import hashlib
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,10 +21,35 @@ from cslr.data.own.parse.labels import Known
 from cslr.data.stream import Rows, Stream
 from cslr.data.streams import EMBEDDED, load_stream
 from cslr.errors import ConfigError
+from cslr.privacy.plan import Unit
 from cslr.runs.own_data import MOST_PUBLIC
 from cslr.text.spacing import spaced
 
-__all__ = ["Source", "source_of_declaration", "source_of_stream"]
+__all__ = ["Promised", "Source", "source_of_declaration", "source_of_stream"]
+
+
+class Promised(Protocol):
+    """What a founder wanted, or a charter says."""
+
+    @property
+    def unit(self) -> Unit:
+        """Whom ε hides."""
+
+    @property
+    def epsilon(self) -> float:
+        """ε of a unit."""
+
+    @property
+    def delta(self) -> float:
+        """δ of a unit."""
+
+    @property
+    def members(self) -> int:
+        """n: the most nodes."""
+
+    @property
+    def rounds(self) -> int:
+        """Gradients about each task; 0: its statistics."""
 
 
 class Source(BaseModel):
@@ -56,19 +82,25 @@ class Source(BaseModel):
             why = mistakes(error, Declaration) if isinstance(error, ValidationError) else str(error)
             raise ConfigError(f"the declaration of the federation is not valid: {why}") from None
 
-    def config(self, unit: str, epsilon: float, delta: float, nodes: int) -> Config:
+    def config(self, promised: Promised) -> Config:
         """The configuration of everything that is computed from this."""
         privacy = PrivacyConfig(
-            epsilon=epsilon, delta=delta, unit=unit, mode="enforced", federation=Path("federation")
+            epsilon=promised.epsilon,
+            delta=promised.delta,
+            unit=promised.unit,
+            mode="enforced",
+            federation=Path("federation"),
         )
         name = self.stream or self._declared().name
-        clients = nodes if self.stream else None
+        clients = promised.members if self.stream else None
+        rounds = promised.rounds
+        head = HeadConfig(kind="rounds", rounds=rounds) if rounds else HeadConfig(kind="released")
         return Config(
             seeds=(self.seed,),
             encoder=self.encoder,
             stream=StreamConfig(name=name, clients=clients),
             privacy=privacy,
-            head=HeadConfig(kind="released"),
+            head=head,
         )
 
     def without_rows(self) -> Stream:

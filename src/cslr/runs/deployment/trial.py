@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cslr.errors import ConfigError
 from cslr.federation.flower.processes import Processes
+from cslr.federation.parties.membership import pin_roster
 from cslr.runs.deployment.founding import Wanted, found
-from cslr.runs.deployment.joining import pin_roster
 from cslr.runs.deployment.node_machine import join_machine
 from cslr.runs.deployment.server_machine import admit, make_server_keys, run_server
 from cslr.runs.deployment.serving import Served

@@ -1,0 +1,109 @@
+"""Who takes part, on a node's side: pin the roster, take over another one, renew the own keys.
+
+Members may leave, join and change their keys between two tasks. A node takes over another roster
+only by its operator's command, and only one with a higher number. Charter, noise, budget, ledger
+and the count of sessions stay: a change of members gives nobody a new budget.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from cslr.errors import ConfigError, SumStateCorrupted
+from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint
+from cslr.federation.parties.node_files import NodeFiles, SavedAnswer
+from cslr.files import write_atomic
+from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.secure_sum.state import ClientState
+
+__all__ = ["pin_roster", "renew_identity", "renewed"]
+
+
+def renewed(path: Path) -> Path:
+    """Where a new key waits until a roster with it is pinned."""
+    return path.with_name(f"next-{path.name}")
+
+
+def renew_identity(files: NodeFiles) -> Member:
+    """A new key for a node, which it uses from the roster on that names it; made here."""
+    pinned = files.pinned()
+    identity = Ed25519PrivateKey.generate()
+    write_atomic(renewed(files.identity_file), identity.private_bytes_raw())
+    return Member(name=pinned.name, identity=identity.public_key().public_bytes_raw().hex())
+
+
+def pin_roster(folder: Path, roster: Roster, change: bool = False) -> str:
+    """Pin the members' keys; returns their fingerprint, to be compared out of band.
+
+    change: whether this roster may take the place of another. Refused if the node is not among its
+    members under its own key, or if its number is not higher than that of the pinned one.
+    """
+    files = NodeFiles(folder)
+    pinned = files.pinned()
+    roster.terms(pinned.charter)
+    keys = _keys_for(files, pinned.name, roster)
+    if pinned.roster not in (None, roster):
+        _check_change(folder, pinned.roster, roster, change)
+        with _stopped(folder, pinned.charter):
+            _carry_state(files, (pinned.roster, roster), pinned.charter)
+            _take_keys(keys)
+            files.pin(pinned.model_copy(update={"roster": roster}))
+    else:
+        _take_keys(keys)
+        files.pin(pinned.model_copy(update={"roster": roster}))
+    return fingerprint(roster.canonical())
+
+
+def _keys_for(files: NodeFiles, name: str, roster: Roster) -> tuple[Path, ...]:
+    """The new keys to be used from now on, if the roster names the new one; else none."""
+    coming = renewed(files.identity_file)
+    if files.member(name) in roster.members:
+        return ()
+    if coming.exists() and files.member(name, coming) in roster.members:
+        others = (files.path / "flower.key", files.path / "flower.key.pub")
+        return (files.identity_file, *(each for each in others if renewed(each).exists()))
+    raise ConfigError(f"the roster does not name {name!r} with the key of this node")
+
+
+def _take_keys(keys: tuple[Path, ...]) -> None:
+    for path in reversed(keys):  # the identity last: without it the command can be repeated
+        os.replace(renewed(path), path)
+
+
+def _check_change(folder: Path, old: Roster, new: Roster, change: bool) -> None:
+    what = new.changes_since(old)
+    if not change:
+        raise ConfigError(
+            f"{folder} has pinned another roster ({what}). If its operator agreed to that, repeat "
+            "the command with --change; otherwise somebody replaces members"
+        )
+    if new.number <= old.number:
+        raise ConfigError(
+            f"roster {new.number} is not later than {old.number}, which {folder} has pinned; ask "
+            "the server for the current one"
+        )
+
+
+def _stopped(folder: Path, charter: Charter) -> Ledger:
+    """The node's ledger, which only one process has: refused while the node runs."""
+    return Ledger.at(folder / "ledger.jsonl", charter.federation, EphemeralKeys(folder / "keys"))
+
+
+def _carry_state(files: NodeFiles, rosters: tuple[Roster, Roster], charter: Charter) -> None:
+    """What is left of the secure sum's state under other terms: that sessions were, and how many.
+
+    It is written before the roster is pinned; whoever was interrupted in between repeats it.
+    """
+    saved = files.saved().state
+    if saved is None:
+        return
+    old, new = (each.terms(charter).digest for each in rosters)
+    try:
+        state = ClientState.from_bytes(saved, old)
+    except SumStateCorrupted:
+        state = ClientState.from_bytes(saved, new)
+    files.save(SavedAnswer(state.between_sessions().as_bytes(new)))
