@@ -211,7 +211,7 @@ class Chain:
         with view:
             yield view
 
-    def _intact(self, line: bytes) -> dict[str, Any]:
+    def _intact(self, line: bytes | bytearray) -> dict[str, Any]:
         try:
             record: dict[str, Any] = json.loads(line)
             if record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"}):
