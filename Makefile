@@ -6,9 +6,11 @@ READY  := $(VENV)/ready
 TRUST  := $(VENV)/ready-trust
 FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/test_seeding.py
 SEED   ?= 1
+# Tests start processes: without compiled files each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench browser docs clean
+.PHONY: help install demo test test-fast test-all mutants lint format results people limits federation reproduce reproduce-quick tables trust bench bench-peers browser pictures docs clean
 
 help:          ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,14 +27,21 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## learn four clinics in sequence, privately, and show it
 	@$(BIN)/cslr run
 
-test: $(READY) lint ## everything that runs with every change
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not trust"
+# Style and types beside the tests, shown after them.
+define checked
+	@$(MAKE) --no-print-directory lint > $(VENV)/lint.txt 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n 2 -m "$(1)"; cases=$$?; \
+	wait $$lint; style=$$?; cat $(VENV)/lint.txt; exit $$((cases || style))
+endef
+
+test: $(READY) ## everything that runs with every change
+	$(call checked,not slow and not trust)
 
 test-fast: $(READY) ## only numerics, privacy, protocol and federation, for the inner loop
 	@$(BIN)/ruff check . && $(BIN)/python -m pytest -n 2 -m "not slow and not trust" $(FAST)
 
-test-all: $(READY) lint ## the slow tests too
-	@$(BIN)/python -m pytest -n 2 -m "not trust"
+test-all: $(READY) ## the slow tests too
+	$(call checked,not trust)
 
 mutants: $(READY) ## the share of random small faults that the tests notice; SEED=n
 	@$(BIN)/python benchmarks/mutants.py --seed $(SEED)
@@ -62,11 +71,14 @@ people: $(READY) ## measure the README's table: a person hidden, a client hidden
 bench: $(READY) ## how fast the parts are, beside their peers (docs/speed.md); at most 20 minutes
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 
+bench-peers: $(READY) ## environments in build/peers for the peers that cannot be installed beside CSLR
+	@$(BIN)/python benchmarks/peers.py
+
 limits: $(READY) ## what any reading of the releases could reach (docs/limits.md); DATA=directory
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make limits DATA=DIR"; exit 2; }
 	@$(BIN)/python benchmarks/limits.py --data $(DATA)
 
-reproduce: $(READY) ## every method on every stream, five seeds, ε = 4; DATA=directory of the data sets
+reproduce: $(READY) ## every experiment about the paper, then the tables; DATA=directory of the data sets
 	@test -n "$(DATA)" || { echo "give the directory of the data sets: make reproduce DATA=DIR"; exit 2; }
 	@$(BIN)/cslr reproduce --data $(DATA) && $(BIN)/cslr tables
 
@@ -88,6 +100,10 @@ browser: $(READY) ## pages in a real browser; needs Debian's chromium, and npm f
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
 	@npm install --silent --no-save --prefix $(VENV)/axe axe-core
 	@CSLR_AXE=$(VENV)/axe/node_modules/axe-core/axe.min.js $(BIN)/python -m pytest -n 0 tests/report/test_browser.py
+
+pictures: $(READY) ## pictures of README and docs; needs chromium; DATA=directory for the story
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[browser]"
+	@$(BIN)/python docs/tools/pictures.py $(if $(DATA),--data $(DATA))
 
 docs: $(READY) ## the docs site in site/, built without network
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

@@ -1,306 +1,25 @@
 """How fast the parts are, each beside a named peer in the same run; written to docs/speed.md.
 
     make bench            all rows; at most 20 minutes on an idle machine
+    make bench-peers      first: environments for pfl and for Flower on Ray, in build/peers
     python benchmarks/bench.py --only head --times 3
 
 CPU seconds, one BLAS thread, repetitions of both sides in turn, medians. Compare ratios between
 machines, not seconds: above 1 means that CSLR is faster. A row whose peer is not installed says so.
+``--only`` measures one kind of row again and leaves the others as they were.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-from measuring import (
-    Measured,
-    beside,
-    command_seconds,
-    left_out,
-    printed_json,
-    within,
-    write,
-)
+from bench_parts import accounting, encoding, federated_round, head, lists, noise, signed
+from bench_whole import commands, paper_run, prediction, scale, secure_sums
+from growth import grown
+from measuring import Measured, write
 
-from cslr.numerics.gaussian import Gaussians
-from cslr.privacy.noise import KeyStream, discrete_gaussian
-from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
-from cslr.protocol.ports import Examples
-from cslr.protocol.step1_list import ListLearner, learn_lists
-from cslr.protocol.step2_sign import signatures
-from cslr.protocol.step5_federate import LocalTraining, local_updates
-from cslr.protocol.targets import Family
-from cslr.seeding import Seeds
-
-ROOT = Path(__file__).resolve().parent.parent
-Rows = Iterator[Measured]
-
-
-def lists(times: int) -> Rows:
-    """EM with four candidates, against scikit-learn client by client."""
-    from sklearn.mixture import GaussianMixture
-
-    for clients, rows, target in ((20, 200, 1.0), (1000, 50, 10.0)):
-        rng = np.random.default_rng(2)
-        x = rng.standard_normal((clients, rows, 384))
-        mask = np.ones((clients, rows), dtype=np.bool_)
-        learner = ListLearner(size=4)
-
-        def ours(x: Any = x, mask: Any = mask, learner: Any = learner) -> None:
-            streams = [Seeds(1).at(client) for client in range(len(x))]
-            learn_lists(x, mask, np.ones(384), learner, streams)
-
-        def peer(x: Any = x, learner: Any = learner) -> None:
-            for client in x:
-                model = GaussianMixture(
-                    4,
-                    covariance_type="diag",
-                    n_init=learner.starts,
-                    max_iter=learner.iterations,
-                    tol=0.0,
-                    init_params="random_from_data",
-                )
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    model.fit(client)
-
-        name = f"lists {clients:,} × {rows} × 384, L = 4"
-        yield beside(name, ours, "scikit-learn", peer, target, max(1, times // 2))
-
-
-def signed(times: int) -> Rows:
-    """Signatures, against SciPy candidate by candidate."""
-    from scipy.stats import norm
-
-    rng = np.random.default_rng(3)
-    mean, variance = rng.standard_normal((400, 384)), rng.uniform(0.5, 2.0, (400, 384))
-    anchors = rng.standard_normal((100, 384))
-
-    def peer() -> None:
-        for k in range(400):
-            norm.logpdf(anchors, mean[k], np.sqrt(variance[k])).sum(axis=1)
-
-    ours = partial(signatures, Gaussians(mean, variance), anchors)
-    yield beside("signatures 400 × 100 × 384", ours, "SciPy", peer, 1.0, times)
-
-
-def noise(times: int) -> Rows:
-    """10⁶ draws: against a generator that is no cipher, and against OpenDP."""
-    ours = partial(discrete_gaussian, 2.0**21, 10**6, KeyStream(bytes(32)))
-    rng = np.random.default_rng(1)
-    peer = partial(rng.standard_normal, 10**6)
-    yield beside("noise, 10⁶ draws", ours, "NumPy (not private)", peer, 1.0, times)
-    if find_spec("opendp") is None:
-        yield left_out("noise, 10⁶ draws", "OpenDP", 100.0, "opendp is not installed")
-        return
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    draw = dp.m.make_gaussian(*space, scale=2.0**21)
-    some = [0] * 10_000
-
-    def theirs() -> None:
-        for _ in range(100):
-            draw(some)
-
-    yield beside("noise, 10⁶ draws", ours, "OpenDP", theirs, 100.0, 1)
-
-
-def rows_of_labels(count: int, labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Embeddings (count, 384) and one-hot targets."""
-    rng = np.random.default_rng(0)
-    y = np.eye(labels, dtype=np.float32)[rng.integers(labels, size=count)]
-    z = rng.standard_normal((count, 384)).astype(np.float32) / 20
-    z[:, :labels] += 0.3 * y
-    return z, y
-
-
-def head(times: int) -> Rows:
-    """80 steps of 256 rows, against the same steps in a torch loop."""
-    if find_spec("torch") is None:
-        yield left_out("head, 80 steps × 256", "torch loop", 1.4, "torch is not installed")
-        return
-    import torch
-    from torch.nn import functional
-
-    torch.set_num_threads(1)
-    z, y = rows_of_labels(80 * 256, 4)
-    settings = HeadSettings()
-    start = initial_head(384, 4, settings, np.random.default_rng(1))
-
-    def peer() -> None:
-        model = torch.nn.Sequential(
-            torch.nn.Linear(384, 128), torch.nn.ReLU(), torch.nn.Linear(128, 4)
-        )
-        optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
-        for begin in range(0, len(z), 256):
-            batch = slice(begin, begin + 256)
-            loss = functional.cross_entropy(model(torch.tensor(z[batch])), torch.tensor(y[batch]))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-    def ours() -> Head:
-        return train_head(start, [(z, y)], settings, np.random.default_rng(2))
-
-    yield beside("head, 80 steps × 256", ours, "torch loop", peer, 1.4, times)
-
-
-def federated_round(times: int) -> Rows:
-    """20 clients × 5 steps of 32 rows, against torch client by client."""
-    if find_spec("torch") is None:
-        yield left_out("federated round 20 × 5", "torch vmap", 2.0, "torch is not installed")
-        return
-    import torch
-    from torch.nn import functional
-
-    torch.set_num_threads(1)
-    z, y = rows_of_labels(20 * 60, 4)
-    examples = Examples(
-        z.reshape(20, 60, 384),
-        y.argmax(axis=1).reshape(20, 60),
-        np.ones((20, 60), dtype=np.bool_),
-        tuple(range(20)),
-    )
-    start = initial_head(384, 4, HeadSettings(), np.random.default_rng(1))
-    training = LocalTraining(
-        head=start,
-        family=Family("classification", 4),
-        heard=np.ones(4, dtype=np.bool_),
-        replay=None,
-        teacher=None,
-        taught=np.zeros(4, dtype=np.bool_),
-        loss="targets",
-        weight=0.0,
-        learning_rate=1e-3,
-        last_layer=False,
-        seeds=Seeds(1),
-    )
-
-    def peer() -> None:
-        for client in range(20):
-            model = torch.nn.Sequential(
-                torch.nn.Linear(384, 128), torch.nn.ReLU(), torch.nn.Linear(128, 4)
-            )
-            optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-            for step in range(5):
-                chosen = (np.arange(32) + 7 * step) % 60
-                scores = model(torch.tensor(examples.z[client, chosen]))
-                loss = functional.cross_entropy(
-                    scores, torch.tensor(examples.labels[client, chosen])
-                )
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-    ours = partial(local_updates, examples, training)
-    yield beside("federated round 20 × 5", ours, "torch loop", peer, 1.0, times)
-
-    def loss_of(head: dict[str, torch.Tensor], z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        hidden = torch.relu(z @ head["weights1"] + head["bias1"])
-        return functional.cross_entropy(hidden @ head["weights2"] + head["bias2"], y)
-
-    slopes = torch.func.vmap(torch.func.grad(loss_of))
-
-    def vmapped() -> None:
-        heads = {
-            name: torch.tensor(array).expand(20, *array.shape).clone().requires_grad_()
-            for name, array in vars(start).items()
-        }
-        optimizer = torch.optim.Adam(heads.values(), lr=1e-3)
-        for step in range(5):
-            chosen = (np.arange(32) + 7 * step) % 60
-            rows, wanted = torch.tensor(examples.z[:, chosen]), examples.labels[:, chosen]
-            plain = {name: value.detach() for name, value in heads.items()}
-            for name, slope in slopes(plain, rows, torch.tensor(wanted)).items():
-                heads[name].grad = slope
-            optimizer.step()
-
-    yield beside("federated round 20 × 5", ours, "torch vmap", vmapped, 2.0, times)
-
-
-def accounting(times: int) -> Rows:
-    """σ for ten releases at q = 0.1, against dp-accounting's own search."""
-    from dp_accounting import (
-        GaussianDpEvent,
-        PoissonSampledDpEvent,
-        SelfComposedDpEvent,
-        calibrate_dp_mechanism,
-    )
-    from dp_accounting.pld import PLDAccountant
-
-    def event(sigma: float) -> Any:
-        return SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(sigma)), 10)
-
-    def ours() -> object:
-        return calibrate(Budget(4.0, 1e-5, "public"), 10, 0.1)
-
-    peer = partial(calibrate_dp_mechanism, PLDAccountant, event, 4.0, 1e-5)
-    yield beside("calibrate, 10 releases, q = 0.1", ours, "dp-accounting", peer, 1.0, 1)
-
-
-def encoding(times: int) -> Rows:
-    """Texts one by one, against batches of 32, in which vectors depend on the other texts."""
-    if find_spec("sentence_transformers") is None:
-        reason = "sentence-transformers is not installed"
-        yield left_out("encoding, 192 texts", "sentence-transformers", 1.2, reason)
-        return
-    import torch
-    from embedding import own_texts
-
-    from cslr.text.encoders import SentenceEncoder, load_encoder
-
-    torch.set_num_threads(1)
-    encoder, texts = load_encoder("minilm"), own_texts()
-    assert isinstance(encoder, SentenceEncoder)
-    model = encoder._model
-    peer = partial(model.encode, texts, batch_size=32, show_progress_bar=False)
-    ours = partial(encoder.encode, texts)
-    yield beside("encoding, 192 texts", ours, "sentence-transformers", peer, 1.2, times)
-
-
-def commands(times: int) -> Rows:
-    """The command line: the help, a plan, and a run whose embeddings are cached."""
-    cslr = [sys.executable, "-m", "cslr.cli"]
-    for name, arguments, limit in (("cslr --help", ["--help"], 0.3), ("cslr plan", ["plan"], 0.6)):
-        yield within(
-            name, "CPU s", [command_seconds(*cslr, *arguments) for _ in range(times)], limit
-        )
-    figures = []
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(3):  # the first may have to fill the cache
-            run = Path(folder) / str(number)
-            figures.append(command_seconds(*cslr, "run", "--run-dir", str(run), "--json"))
-            shutil.rmtree(run)
-    yield within("warm cslr run, embedded stream", "CPU s", figures[1:], 6.0)
-
-
-def scale(times: int) -> Rows:
-    """One release over 10³ to 10⁶ clients of 5 rows: seconds, and peak memory."""
-    peaks = []
-    for clients, limit in ((10**3, 5.0), (10**4, 10.0), (10**5, 40.0), (10**6, 300.0)):
-        script = str(ROOT / "benchmarks" / "scale.py")
-        found = printed_json(script, "--clients", str(clients))
-        peaks.append(found["peak_mb"])
-        yield within(f"one release, {clients:,} clients × 5 rows", "s", [found["seconds"]], limit)
-        name = f"one release, {clients:,} clients: peak memory"
-        yield within(name, "MB", [found["peak_mb"]], 1000.0)
-    growth = 100 * (peaks[-1] / peaks[1] - 1)
-    yield within("memory from 10⁴ to 10⁶ clients: growth", "%", [growth], 5.0)
-
-
-ROWS: dict[str, Callable[[int], Rows]] = {
+ROWS: dict[str, Callable[[int], Iterator[Measured]]] = {
     "encoding": encoding,
     "lists": lists,
     "signatures": signed,
@@ -308,24 +27,29 @@ ROWS: dict[str, Callable[[int], Rows]] = {
     "head": head,
     "round": federated_round,
     "calibrate": accounting,
+    "prediction": prediction,
     "commands": commands,
+    "secure-sum": secure_sums,
+    "paper-run": paper_run,
     "scale": scale,
 }
 
 
 def main() -> None:
-    """Measure the rows that are asked for; all of them are written down."""
+    """Measure the rows that are asked for and write them down."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=list(ROWS), help="print one kind of row, write nothing")
+    parser.add_argument("--only", choices=[*ROWS, "growth"], help="one kind of row")
     parser.add_argument("--times", type=int, default=7)
     asked = parser.parse_args()
-    found = []
-    for name in [asked.only] if asked.only else ROWS:
+    for name in [asked.only] if asked.only else [*ROWS, "growth"]:
+        if name == "growth":
+            grown()
+            continue
+        found = []
         for row in ROWS[name](asked.times):
             print(row, flush=True)
             found.append(row)
-    if not asked.only:
-        write(found)
+        write(list(ROWS), {name: found})  # at once: an interruption loses one kind of row
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Held-out train rows, seeds that are reported nowhere else, privacy simulated. Each cell is one line
 of runs/lists.jsonl and is not run again; the map in docs/lists.md is made of that file, and what is
-not in it is said to be not run. ``experiments/lists.toml`` has the same grid on reported rows.
+not in it is said to be not run.
 """
 
 from __future__ import annotations

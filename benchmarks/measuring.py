@@ -9,12 +9,16 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from peers import rounds
+
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- speed:begin (written by `make bench`) -->", "<!-- speed:end -->"
+
+MISSING = "peer not installed: `make bench-peers`"
 
 Side = Callable[[], object]
 
@@ -72,7 +76,24 @@ def beside(row: str, ours: Side, peer_name: str, peer: Side, target: float, time
     for _ in range(times):
         own.append(cpu_seconds(ours))
         others.append(cpu_seconds(peer))
-    median, theirs = statistics.median(own), statistics.median(others)
+    return against(row, own, peer_name, statistics.median(others), target)
+
+
+def elsewhere(row: str, ours: Side, peer_name: str, target: float, times: int) -> Measured:
+    """Ours beside a training round of a peer that runs in an environment of its own."""
+    found = rounds(peer_name, clients=20, count=10, rows=32)
+    if found is None:
+        return left_out(row, peer_name, target, MISSING)
+    return against(
+        row, [cpu_seconds(ours) for _ in range(times)], peer_name, found["round"], target
+    )
+
+
+def against(
+    row: str, own: Sequence[float], peer_name: str, theirs: float, target: float
+) -> Measured:
+    """Our repetitions beside one figure of a peer."""
+    median = statistics.median(own)
     ratio = theirs / median
     return Measured(
         row, "CPU s", median, theirs, peer_name, ratio, target, ratio >= target, spread_of(own)
@@ -96,10 +117,19 @@ def spread_of(figures: Sequence[float]) -> float:
     return (max(figures) - min(figures)) / max(statistics.median(figures), 1e-12)
 
 
-def write(rows: Sequence[Measured]) -> None:
-    """benchmarks/results.json, and the table in docs/speed.md."""
-    text = json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False)
-    (ROOT / "benchmarks" / "results.json").write_text(text + "\n", encoding="utf-8")
+def write(kinds: Sequence[str], measured: Mapping[str, Sequence[Measured]]) -> None:
+    """benchmarks/results.json, and the table in docs/speed.md.
+
+    What was not measured this time stays as it was; rows stand in the order of ``kinds``.
+    """
+    path = ROOT / "benchmarks" / "results.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for kind, rows in measured.items():
+        stored[kind] = [asdict(row) for row in rows]
+    stored = {kind: stored[kind] for kind in kinds if kind in stored}
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    rows = [Measured(**row) for each in stored.values() for row in each]
     page = ROOT / "docs" / "speed.md"
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     page.write_text(before + table(rows) + rest.split(END)[1], encoding="utf-8")

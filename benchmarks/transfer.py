@@ -1,20 +1,22 @@
 """Whether CSLR ends below what is free, on other streams than the reported ones.
 
-    python benchmarks/transfer.py --data DIR [--only "news;intents"] [--write]
+    python benchmarks/transfer.py --data DIR [--only "news;intents"]
 
 Runs CSLR with default settings on every grouping of ``groupings.py``, at ε = 1, 4 and 8, with a
 client and with a person as unit, seeds 101 and 102, and prints it beside zero-shot and pooled
-training. A cell below zero-shot − 0.5 is marked ``!``; the program then ends with exit code 1.
-``--write`` puts the table into docs/transfer.md.
+training. A cell below zero-shot − 0.5 is marked ``!``; the program then ends with exit code 1. What
+was measured is kept in runs/transfer/, and docs/transfer.md gets the table of all of it; remove a
+file there to measure a grouping again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -30,6 +32,7 @@ from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of, wit
 from cslr.runs.settled import SettledConfig, settle
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+KEPT: Final = ROOT / "runs" / "transfer"
 BEGIN, END = (
     "<!-- transfer:begin (written by `benchmarks/transfer.py`) -->",
     "<!-- transfer:end -->",
@@ -54,6 +57,25 @@ class Outcome:
     zero_shot: float
     pooled: float
     cells: dict[tuple[str, float], float]
+
+    @property
+    def path(self) -> Path:
+        """Where it is kept."""
+        return KEPT / f"{self.name.replace(', ', '-').replace(' ', '-')}.json"
+
+    def keep(self) -> None:
+        """Write it down."""
+        KEPT.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps({**asdict(self), "cells": list(self.cells.items())}))
+
+    @classmethod
+    def kept(cls) -> dict[str, Outcome]:
+        """All that were written down, by name."""
+        found = [json.loads(path.read_text()) for path in KEPT.glob("*.json")]
+        return {
+            each["name"]: cls(**{**each, "cells": {tuple(c): s for c, s in each["cells"]}})
+            for each in found
+        }
 
     def below(self) -> list[tuple[str, float]]:
         """Cells that asking clients made worse."""
@@ -118,7 +140,9 @@ def table(outcomes: list[Outcome]) -> str:
     columns = ["grouping", "labels / tasks / clients / people", "zero-shot", *head]
     columns += ["pooled", "gap closed (person, ε = 4)"]
     rows = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    return "\n".join([BEGIN, *rows, *[each.row() for each in outcomes], END])
+    missing = [name for name in GROUPINGS if name not in {each.name for each in outcomes}]
+    note = ["", f"Not measured: {'; '.join(missing)}."] if missing else []
+    return "\n".join([BEGIN, *rows, *[each.row() for each in outcomes], *note, END])
 
 
 def main() -> int:
@@ -126,22 +150,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="")
-    parser.add_argument("--write", action="store_true", help="only with all groupings")
     asked = parser.parse_args()
     wanted = [name for name in asked.only.split(";") if name] or list(GROUPINGS)
-    outcomes = []
     for name in wanted:
+        if name in Outcome.kept():
+            continue
         started = time.perf_counter()
         base = load_config(None, {"stream.name": "clinic", "seeds": SEEDS})
         stream = GROUPINGS[name](asked.data)
         stream = replace(stream, public=stream.public[:PUBLIC])
         embedded = embed_stream(stream, base, started, progress=True)
-        outcomes.append(replace(outcome(name, embedded, base), name=name))
-        print(outcomes[-1].row(), f"{time.perf_counter() - started:.0f} s", flush=True)
-    if asked.write and not asked.only:
-        page = ROOT / "docs" / "transfer.md"
-        head, rest = page.read_text(encoding="utf-8").split(BEGIN)
-        page.write_text(head + table(outcomes) + rest.split(END)[1], encoding="utf-8")
+        found = replace(outcome(name, embedded, base), name=name)
+        found.keep()
+        print(found.row(), f"{time.perf_counter() - started:.0f} s", flush=True)
+    kept = Outcome.kept()
+    outcomes = [kept[name] for name in GROUPINGS if name in kept]
+    page = ROOT / "docs" / "transfer.md"
+    head, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    page.write_text(head + table(outcomes) + rest.split(END)[1], encoding="utf-8")
     return 1 if any(each.below() for each in outcomes) else 0
 
 

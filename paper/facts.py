@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ from paper.figure import number
 from paper.names import called, key_of
 from paper.traces import Trace
 
-__all__ = ["REBUILD", "command", "facts", "ran"]
+__all__ = ["REBUILD", "command", "cpu_minutes", "earlier", "facts", "ran"]
 
 REBUILD: Final = "cslr tables"
 """The command that makes every table again from the traces."""
@@ -28,7 +29,7 @@ def facts(experiment: str, cells: Sequence[Cell], traces: Mapping[str, Trace]) -
         _promise(cells),
         *_ledgers(cells, traces),
         f"Seeds {_list(sorted({cell.seed for cell in cells}))}; mean ± standard deviation over "
-        f"seeds (ddof = 1). {ran(cells, traces)}",
+        f"seeds (ddof = 1). {ran(cells, traces)}{earlier(cells, traces)}",
         f"Command: `{command(experiment)}`, then `{REBUILD}`.",
     )
 
@@ -39,6 +40,33 @@ def ran(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
     if there == len(cells):
         return f"All {there} cells ran."
     return f"{there} of {len(cells)} cells ran; what did not is marked."
+
+
+def earlier(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
+    """How many traces are of an earlier version of the program, if any."""
+    found = [traces[cell.name] for cell in cells if cell.name in traces]
+    old = sum(trace.code is None for trace in found)
+    return f" {old} of them by an earlier version, whose noise was drawn otherwise." if old else ""
+
+
+def cpu_minutes(cells: Sequence[Cell], known: Mapping[str, Trace], of: Sequence[Cell]) -> str:
+    """What cells cost by the seconds that traces of their stream and method recorded.
+
+    of: all cells that there may be traces of. "> " where some stream and method has no record.
+    """
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for cell in of:
+        if cell.name in known and not math.isnan(known[cell.name].cpu):
+            seconds.setdefault(_kind(cell), []).append(known[cell.name].cpu)
+    recorded = [seconds[_kind(cell)] for cell in cells if _kind(cell) in seconds]
+    if not recorded:
+        return "–"
+    total = sum(sum(each) / len(each) for each in recorded) / 60
+    return f"{'> ' if len(recorded) < len(cells) else ''}{total:.0f}"
+
+
+def _kind(cell: Cell) -> tuple[str, str]:
+    return cell.config.stream.name, cell.config.method
 
 
 def _streams(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:

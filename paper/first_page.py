@@ -5,10 +5,10 @@ Every sentence is made of the verdicts below it; none is typed as a result.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from paper.figure import NOT_RUN, UNDEFINED
 from paper.verdicts import (
     APART,
     CONFIRMED,
@@ -21,6 +21,7 @@ from paper.verdicts import (
     SAME,
     SMALLER,
     VOID,
+    WHERE_ROSTER,
     Line,
 )
 
@@ -40,35 +41,57 @@ _CLAIMS: Final = {
     "tab:list_size": "Longer lists help",
     "app:stats": "The quantile of the intervals",
 }
+_GAINS: Final = {
+    CONFIRMED: "a gain that agrees with the printed one",
+    SMALLER: "a smaller gain than printed",
+    LARGER: "a larger gain than printed",
+    NOT_SHOWN: "no gain beyond the spread of seeds",
+    REVERSED: "a loss",
+    VOID: "the same figures on both sides, so nothing was compared",
+}
+"""What a paired interval says, for a comparison that is then named with its streams."""
+_COUNTS: Final = {
+    SAME: "are the same here",
+    OTHER: "are different here",
+    KEPT: "keep what they promise",
+    WHERE_ROSTER: "keep it only if nobody learns who took part",
+    NOT_KEPT: "cost more than the printed ε",
+    APART: "stand beside ours but cannot be compared, because labels, rows or what ε covers differ",
+    UNDEFINED: "are undefined here",
+    NOT_RUN: "were not run",
+}
 _HOLDS: Final = (SAME, CONFIRMED, SMALLER, LARGER, KEPT)
-_FAILS: Final = (OTHER, NOT_SHOWN, REVERSED, NOT_KEPT)
-_UNTESTED: Final = (APART, VOID)
+_FAILS: Final = (OTHER, NOT_SHOWN, REVERSED, NOT_KEPT, WHERE_ROSTER)
+_UNTESTED: Final = (APART, VOID, UNDEFINED, NOT_RUN)
 
 
 def first_page(found: Mapping[str, Sequence[Line]]) -> str:
-    """Three lists, by table of the paper; a table may stand in several, with its counts."""
-    holds: list[str] = []
-    fails: list[str] = []
-    untested: list[str] = []
-    for label, lines in found.items():
-        counts = Counter(line.verdict for line in lines)
-        claim = f"{_CLAIMS.get(label, label)} ({label})"
-        for verdicts, where in ((_HOLDS, holds), (_FAILS, fails), (_UNTESTED, untested)):
-            if said := _said(counts, verdicts):
-                where.append(f"- {claim}: {said} of {len(lines)}.")
-        others = {v: n for v, n in counts.items() if v not in (*_HOLDS, *_FAILS, *_UNTESTED)}
-        if others:
-            said = ", ".join(f"{number} {verdict}" for verdict, number in others.items())
-            untested.append(f"- {claim}: {said} of {len(lines)}.")
-    return "\n\n".join(
-        f"**{title}**\n\n" + ("\n".join(lines) if lines else "- Nothing.")
-        for title, lines in (
-            ("Holds", holds),
-            ("Does not hold here", fails),
-            ("Could not be tested", untested),
-        )
-    )
+    """Three lists; a claim may stand in several of them, each time with its own part."""
+    titles = {
+        "Holds": _HOLDS,
+        "Does not hold here": _FAILS,
+        "Could not be tested": _UNTESTED,
+    }
+    parts = []
+    for title, verdicts in titles.items():
+        said = [
+            f"- {_CLAIMS.get(label, label)} ({label}): {'; '.join(texts)}."
+            for label, lines in found.items()
+            if (texts := _texts(lines, verdicts))
+        ]
+        parts.append(f"**{title}**\n\n" + ("\n".join(said) if said else "- Nothing."))
+    return "\n\n".join(parts)
 
 
-def _said(counts: Mapping[str, int], verdicts: Sequence[str]) -> str:
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts.get(verdict))
+def _texts(lines: Sequence[Line], verdicts: Sequence[str]) -> list[str]:
+    """What lines of these verdicts say: gains by comparison and stream, others by their number."""
+    texts = []
+    for verdict in verdicts:
+        own = [line for line in lines if line.verdict == verdict]
+        if own and verdict in _GAINS:
+            for row in dict.fromkeys(line.row for line in own):
+                where = ", ".join(line.column for line in own if line.row == row)
+                texts.append(f"{row}: {_GAINS[verdict]} ({where})")
+        elif own:
+            texts.append(f"{len(own)} of {len(lines)} {_COUNTS[verdict]}")
+    return texts

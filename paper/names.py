@@ -76,7 +76,7 @@ _CALLED: Final = {
         "ontonotes": "OntoNotes-Domain",
     },
     "encoder": {"minilm": "MiniLM", "mpnet": "MPNet"},
-    "upgrade.carry": {
+    "carry": {
         "mapped": "carried over",
         "dropped": "left behind",
         "raw": "raw coordinates reused",
@@ -94,8 +94,8 @@ _CALLED: Final = {
 }
 _SYMBOLS: Final = {
     "privacy.epsilon": "ε",
-    "replay.anchors": "m",
-    "replay.list_size": "L",
+    "paper.m": "m",
+    "paper.list_size": "L",
     "replay.sub_modes": "J",
     "replay.dimension": "r",
     "stream.clients": "N",

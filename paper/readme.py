@@ -9,7 +9,7 @@ from typing import Final
 
 from cslr.runs.metrics import closed_share
 from paper.built import Built
-from paper.facts import REBUILD, command, ran
+from paper.facts import REBUILD, command, earlier, ran
 from paper.figure import NOT_RUN, number
 from paper.layout import Keys, Layout
 from paper.names import called
@@ -40,7 +40,7 @@ def readme_block(built: Built, traces: Mapping[str, Trace]) -> str:
             f"Average score in % after all tasks, mean ± sd over seeds {seeds}. Noise for "
             f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g} against the {privacy.adversary}, unit "
             f"one client; the last column is what the ledgers say end to end against the roster. "
-            f"Privacy simulated. {ran(built.cells, traces)}",
+            f"Privacy simulated. {ran(built.cells, traces)}{earlier(built.cells, traces)}",
             markdown_table((*header, "end-to-end ε"), rows),
             f"† reads clients' rows without noise.{_closed(layout)}",
             f"Every number of the paper beside ours: [REPRODUCTION.md](../REPRODUCTION.md). Run: "

@@ -9,9 +9,9 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from cslr.research.experiments.grid import Experiment
+from cslr.research.experiments.grid import Experiment, all_cells
 from paper.doubts import confirmed, doubts
-from paper.facts import REBUILD, command, ran
+from paper.facts import REBUILD, command, cpu_minutes, ran
 from paper.first_page import first_page
 from paper.printed import Paper, PaperTable
 from paper.scope import scope_of
@@ -64,6 +64,8 @@ def document(
         "## How to read it",
         _HOW,
         "## How far it is",
+        "CPU minutes: all cells of an experiment on one core, by what traces recorded of their "
+        "stream and method; cells that two experiments share are counted in both.",
         _state(experiments, traces),
         f"Of {sum(map(len, found.values()))} comparisons: {_verdicts(found)}.",
         *sections,
@@ -85,13 +87,22 @@ def _verdicts(found: Mapping[str, Sequence[Line]]) -> str:
 
 
 def _state(experiments: Sequence[Experiment], traces: Mapping[str, Trace]) -> str:
-    rows = []
+    """What ran, how much of it by an earlier version, and what it takes on one core."""
+    rows, every = [], all_cells(experiments)
     for experiment in experiments:
-        there = sum(cell.name in traces for cell in experiment.cells)
-        rebuilt = ", ".join(experiment.paper) or "–"
-        cells = f"{there} of {len(experiment.cells)}"
-        rows.append([experiment.title, rebuilt, cells, f"`{command(experiment.name)}`"])
-    return markdown_table(("experiment", "of the paper", "cells that ran", "command"), rows, 4)
+        found = [traces[cell.name] for cell in experiment.cells if cell.name in traces]
+        rows.append(
+            [
+                experiment.title,
+                ", ".join(experiment.paper) or "–",
+                f"{len(found)} of {len(experiment.cells)}",
+                str(sum(trace.code is None for trace in found)),
+                cpu_minutes(experiment.cells, traces, every),
+                f"`{command(experiment.name)}`",
+            ]
+        )
+    header = ("experiment", "of the paper", "cells that ran", "earlier version", "CPU minutes")
+    return markdown_table((*header, "command"), rows, 6)
 
 
 def _section(

@@ -46,6 +46,10 @@ class Trace:
     seconds: float
     alpha: float = math.nan
     """Of the Dirichlet partition, where the trace names it."""
+    code: str | None = None
+    """A hash of the source it was made by; None: from before traces recorded it."""
+    cpu: float = math.nan
+    """Seconds of one core it took, without loading its stream; NaN: not recorded."""
 
     def value(self, measure: str) -> float:
         """The number a table calls ``measure``; NaN where this cell has none."""
@@ -81,6 +85,8 @@ class _Heading(BaseModel):
     labels: list[str]
     tasks: list[str]
     alpha: float | None = None
+    code: dict[str, str] | None = None
+    cpu: float = math.nan
 
 
 class _Row(BaseModel):
@@ -148,6 +154,8 @@ def _trace(path: Path, lines: list[dict[str, Any]]) -> Trace:
         math.nan if cost.sigma is None else cost.sigma,
         finished.seconds,
         math.nan if heading.alpha is None else heading.alpha,
+        None if heading.code is None else heading.code.get("source"),
+        heading.cpu,
     )
 
 

@@ -28,7 +28,7 @@ APART: Final = "not comparable"
 CONFIRMED, SMALLER, LARGER = "confirmed", "smaller gain", "larger gain"
 NOT_SHOWN, REVERSED, VOID = "no gain shown", "reversed", "void"
 KEPT, NOT_KEPT = "promise kept", "promise not kept"
-_WHERE_ROSTER: Final = "promise kept against the public, not against the roster"
+WHERE_ROSTER: Final = "promise kept against the public, not against the roster"
 _ROUNDING: Final = 0.05
 """Half of the last digit that the paper prints."""
 
@@ -229,7 +229,7 @@ def _priced(cost: Cost) -> Line:
     """What a promise costs under a reading; a hundredth is rounding."""
     promised = cost.promise.epsilon
     public, roster = cost.public <= 1.01 * promised, cost.roster <= 1.01 * promised
-    verdict = (KEPT if roster else _WHERE_ROSTER) if public else NOT_KEPT
+    verdict = (KEPT if roster else WHERE_ROSTER) if public else NOT_KEPT
     return Line(
         Number(row=cost.reading.key, column=f"{promised:g}", value=cost.promise.sigma),
         cost.reading.title,

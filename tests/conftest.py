@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from cslr.config import Config, HeadConfig, ReplayConfig
+from cslr.config import Config
 from cslr.federation.simulation import Population
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
@@ -270,12 +271,9 @@ def make_context_with(world):
         **replay: object,
     ) -> MethodContext:
         known = METHODS[method]
-        config = known.settled(
-            Config(
-                replay=ReplayConfig(**{"dimension": 8, "anchors": 24, **replay}),
-                head=HeadConfig(**{"samples": 40, **(head or {})}),
-            )
-        )
+        settings = {"replay": {"dimension": 8, "anchors": 24, **replay}}
+        settings["head"] = {"samples": 40, **(head or {})}
+        config = known.settled(Config.model_validate(settings))
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
         head_q = known.head_q or q
         scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
@@ -289,6 +287,7 @@ def make_context_with(world):
             encoder="synthetic",
             replay=config.replay,
             head=config.head,
+            constants=config.paper,
             plan=calibrate(Budget(epsilon), len(world.tasks), q, cap, schedule, head_q),
             ledger=ledger_of(epsilon, seed, scope),
             seeds=Seeds(seed),
@@ -341,10 +340,22 @@ def _embed_streams(place: Path, first: int) -> None:
 
 
 @pytest.fixture
-def cslr(cache, tmp_path, monkeypatch, capsys):
+def pictures():
+    """For tests that look at the pictures of a run: without it ``cslr`` leaves them blank."""
+
+
+def _blank(self: object, file: IO[Any], format: str, **_: object) -> None:
+    """In place of ``Figure.savefig``, which takes longer than a small run."""
+    file.write("<svg></svg>" if format == "svg" else b"\x89PNG")
+
+
+@pytest.fixture
+def cslr(request, cache, tmp_path, monkeypatch, capsys):
     """Call the program in an empty directory: (exit code, standard output, standard error)."""
     from cslr.cli.main import main
 
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", _blank)
     monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
     monkeypatch.chdir(tmp_path)
 

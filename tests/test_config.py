@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
-from cslr.former_settings import MOVED, REMOVED
+from cslr.former_settings import MOVED, REMOVED, RENAMED, current_settings, dotted
 from cslr.methods.registry import METHODS
 from cslr.paper_constants import PaperConstants
-from cslr.research.experiments.grid import Cell, dotted
+from cslr.research.experiments.grid import Cell
 from cslr.runs.directory import RunDirectory, read_config
 
-MOST = 45
+MOST = 35
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTED = {
     "seeds": ("docs/results.md", "--seeds"),
@@ -26,7 +26,6 @@ DOCUMENTED = {
     "stream.data": ("README.md", "--data"),
     "stream.declaration": ("docs/own-data.md", "--declaration"),
     "stream.public": ("README.md", "--anchors"),
-    "stream.skip_bad_rows": ("docs/own-data.md", "--skip-bad-rows"),
     "stream.scenario": ("docs/metrics.md", "--scenario"),
     "stream.alpha": ("docs/streams.md", "--alpha"),
     "privacy.budget": ("docs/python.md", "`budget`"),
@@ -38,9 +37,6 @@ DOCUMENTED = {
     "privacy.mode": ("docs/privacy.md", "--privacy enforced"),
     "privacy.federation": ("docs/privacy.md", "--federation"),
     "privacy.evaluate": ("docs/metrics.md", "--evaluate"),
-    "head.samples": ("docs/algorithm.md", "n_r"),
-    "head.replay_weight": ("docs/algorithm.md", "head.replay_weight"),
-    "head.replay_loss": ("docs/algorithm.md", "head.replay_loss"),
 }
 """What no experiment and no preset sets, and the document that says what it is for."""
 
@@ -62,7 +58,20 @@ def leaves(section: type[BaseModel], where: str = "") -> list[str]:
 def old_config(**changes: object) -> dict[str, object]:
     """A configuration as earlier versions wrote it."""
     plain = Config(yardsticks=False).model_dump(mode="json")
-    for name, value in {**REMOVED, **changes}.items():
+    plain["upgrade"] = {"encoder": None, "after": 0, "carry": "mapped"}
+    earlier = {
+        "stream.hostile": 0.0,
+        "stream.attack": "oppose",
+        "stream.skip_bad_rows": False,
+        "replay.anchors": 100,
+        "replay.list_size": None,
+        "replay.shared_sentences": None,
+        "head.samples": 500,
+        "head.replay_weight": 1.0,
+        "head.replay_loss": "distillation",
+    }
+    del plain["stream"]["poisoning"]
+    for name, value in {**REMOVED, **earlier, **changes}.items():
         *sections, key = name.split(".")
         target = plain
         for section in sections:
@@ -81,7 +90,7 @@ def test_there_are_no_more_settings_than_agreed():
 
 
 def test_a_removed_setting_is_none_of_today():
-    assert not set(REMOVED) & set(leaves(Config))
+    assert not (set(REMOVED) | set(RENAMED)) & set(leaves(Config))
 
 
 def set_by_experiments() -> set[str]:
@@ -160,6 +169,73 @@ def test_a_value_that_another_setting_has_today_is_read_and_keeps_its_cell(earli
     assert load_config(None, dict([earlier])) == config
     text = json.dumps(dict([earlier]), sort_keys=True)
     assert Cell.of(config).name == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+FORMERLY = [
+    ({"replay.anchors": 24}, {"paper.m": 24}),
+    ({"replay.list_size": 3}, {"paper.list_size": 3}),
+    ({"head.samples": 7}, {"paper.n_r": 7}),
+    ({"head.replay_weight": 0.0}, {"paper.replay_weight": 0.0}),
+    ({"head.replay_loss": "targets"}, {"paper.replay_loss": "targets"}),
+    ({"stream.hostile": 0.1}, {"stream.poisoning": "oppose-0.1"}),
+    ({"stream.hostile": 0.2, "stream.attack": "mislead"}, {"stream.poisoning": "mislead-0.2"}),
+    ({"stream.attack": "mislead"}, {"stream.poisoning": "mislead-0"}),
+    (
+        {"replay.coordinates": "mapped", "replay.shared_sentences": 400},
+        {"replay.coordinates": "mapped-400"},
+    ),
+    (
+        {"upgrade.encoder": "minilm", "upgrade.after": 2, "upgrade.carry": "raw"},
+        {"encoders": ["minilm"], "upgrade": 2, "replay.coordinates": "raw"},
+    ),
+    ({"upgrade.encoder": "minilm", "upgrade.after": 2}, {"encoders": ["minilm"], "upgrade": 2}),
+]
+
+
+@pytest.mark.parametrize(("earlier", "today"), FORMERLY)
+def test_settings_of_another_name_are_read_and_keep_their_cell(earlier, today):
+    """Alone, and as a run directory of an earlier version has them: with every default."""
+    config = load_config(None, today)
+    assert load_config(None, earlier) == config
+    assert Config.model_validate(old_config(yardsticks=True, **earlier)) == config
+    text = json.dumps(earlier, sort_keys=True)
+    assert Cell.of(config).name == hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert current_settings(config.model_dump()) == config.model_dump()
+
+
+def test_own_rows_without_bad_ones_are_read_under_their_former_name():
+    config = load_config(None, {"stream.rows": "valid"})
+    assert load_config(None, {"stream.skip_bad_rows": True}) == config
+    assert Config.model_validate(old_config(yardsticks=True, **{"stream.skip_bad_rows": True})) == (
+        config
+    )
+
+
+def test_a_former_name_overrides_what_a_file_has_under_the_new_one(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("[paper]\nn_r = 50\n")
+    assert load_config(file, {"head.samples": 7}).paper.n_r == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"upgrade.encoder": "minilm"}, "must be set together"),
+        ({"upgrade": 2}, "set encoders to the one before"),
+        ({"upgrade": 2, "encoders": ["a", "b"]}, "set encoders to the one before"),
+        (
+            {"upgrade": 2, "encoders": ["a"], "replay.coordinates": "relative"},
+            "replay.coordinates = 'relative': use projection, dropped or raw with an upgrade",
+        ),
+        ({"replay.coordinates": "dropped"}, "mapped, relative or raw without one"),
+        ({"replay.coordinates": "mapped-few"}, "replay.coordinates: String should match"),
+        ({"stream.poisoning": "oppose-1.5"}, "stream.poisoning: String should match"),
+        ({"stream.hostile": 0.2, "stream.poisoning": "mislead-0.1"}, "contradicts"),
+    ],
+)
+def test_contradictions_of_settings_are_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, given)
 
 
 def test_two_values_of_one_setting_are_refused():

@@ -255,7 +255,7 @@ def _verbs(command: click.Command) -> set[str]:
 
 
 def test_settings_in_the_documents_exist():
-    setting = re.compile(r"(?:`|--set )(stream|privacy|replay|head|upgrade)\.(\w+)")
+    setting = re.compile(r"(?:`|--set )(stream|privacy|replay|head)\.(\w+)")
     for path in PAGES:
         for section, name in setting.findall(path.read_text(encoding="utf-8")):
             known = type(getattr(Config(), section)).model_fields

@@ -1,4 +1,4 @@
-"""Writes the two generated pages of the docs: the command line and the settings.
+"""Writes the generated pages of the docs: the command line, the settings and the Python names.
 
 `make docs` runs it; a test compares the pages with what it would write.
 """
@@ -17,6 +17,7 @@ import click
 from pydantic import BaseModel
 from typer.main import get_command
 
+import cslr
 from cslr import config
 from cslr.cli.main import app
 
@@ -67,6 +68,14 @@ def _parameter(parameter: Any) -> str:
     return f"| `{shown}` | {said} |"
 
 
+_OF_THE_PAPER = (
+    "The section `[paper]`: constants that the paper names, at its values. `cslr-paper` reads all "
+    "of them, the other methods `paper.m`, `paper.list_size` and `paper.n_r`, and with a head that "
+    "clients train `paper.replay_weight` and `paper.replay_loss`. [paper.md](paper.md) has a row "
+    "for each."
+)
+
+
 def settings_page() -> str:
     """Every setting of a configuration: name, type, default and meaning."""
     lines = [
@@ -78,7 +87,18 @@ def settings_page() -> str:
         "| setting | values | default | meaning |",
         "|---|---|---|---|",
     ]
-    lines += [_row(*setting) for setting in _settings(config.Config, "")]
+    every = list(_settings(config.Config, ""))
+    constants = [setting for setting in every if setting[0].startswith("paper.")]
+    lines += [_row(*setting) for setting in every if setting not in constants]
+    lines += [
+        "",
+        "## Constants of the paper",
+        "",
+        *textwrap.wrap(_OF_THE_PAPER, 100),
+        "",
+        *lines[5:7],
+    ]
+    lines += [_row(*setting) for setting in constants]
     return "\n".join(lines) + "\n"
 
 
@@ -126,9 +146,34 @@ def _leaves(annotation: Any) -> Iterator[str]:
         yield getattr(annotation, "__name__", "")
 
 
+def api_page() -> str:
+    """Every public name of the package: how it is called, where it lives, what it is."""
+    lines = [
+        "# Python names",
+        "",
+        "Written by `make docs` from docstrings: everything that `import cslr` offers. What other",
+        "modules offer may change without notice. [From Python](python.md) explains the tiers.",
+        "",
+        "| name | is | in |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*lines, *map(_name, cslr.__all__)]) + "\n"
+
+
+def _name(name: str) -> str:
+    what = getattr(cslr, name)
+    called = ""
+    if inspect.isfunction(what):
+        called = f"({', '.join(inspect.signature(what).parameters)})"
+    said = re.sub(r"\s+", " ", (inspect.getdoc(what) or "").split("\n\n")[0]).replace("|", "\\|")
+    where = what.__module__.removeprefix("cslr.")
+    return f"| `{name}{called}` | {said.replace('``', '`')} | `{where}` |"
+
+
 def pages() -> dict[Path, str]:
     """What is written, by file."""
-    return {DOCS / "cli.md": cli_page(), DOCS / "settings.md": settings_page()}
+    made = {"cli.md": cli_page(), "settings.md": settings_page(), "api.md": api_page()}
+    return {DOCS / name: text for name, text in made.items()}
 
 
 if __name__ == "__main__":

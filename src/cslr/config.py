@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from cslr.errors import ConfigError
-from cslr.former_settings import without_removed
+from cslr.former_settings import RENAMED, current_settings, dotted, nested
 from cslr.paper_constants import THE_PAPERS, PaperConstants
 
 __all__ = [
@@ -67,9 +67,9 @@ class StreamConfig(_Section):
     """Public declaration of own rows; None: the TOML file next to them."""
     public: Path | None = None
     """Public sentences for own rows; None: the file that the declaration names."""
-    skip_bad_rows: bool = False
-    """Skip own rows that violate the declaration instead of raising an error."""
-    rows: Literal["subset", "all", "held-out"] = "subset"
+    rows: Literal["subset", "all", "held-out", "valid"] = "subset"
+    """Rows of a stream: the reported subset, all, or those held out for tuning. Of own rows: all
+    (subset), or those that follow the declaration (valid), the others being left out."""
     scenario: Literal["class", "domain", "task"] | None = None
     """What is known at test time; None: the stream's headline scenario."""
     clients: int | None = Field(None, ge=1)
@@ -78,10 +78,19 @@ class StreamConfig(_Section):
     """Concentration of the Dirichlet partition; None: the stream's default."""
     min_rows: int = Field(2, ge=0)
     """Minimum number of rows of a simulated client."""
-    hostile: float = Field(0.0, ge=0, lt=1)
-    """Share of the simulated clients that send poisoned contributions of maximum norm."""
-    attack: Literal["oppose", "mislead"] = "oppose"
-    """Their attack: oppose the honest sum, or contribute texts of another label."""
+    poisoning: str | None = Field(None, pattern=r"^(oppose|mislead)-(0|0?\.\d+)$")
+    """Attack and share of the simulated clients that send contributions of maximum norm:
+    ``oppose-0.1`` opposes the honest sum, ``mislead-0.1`` contributes texts of another label."""
+
+    @property
+    def hostile(self) -> float:
+        """Share of the clients that attack."""
+        return float(self.poisoning.partition("-")[2]) if self.poisoning else 0.0
+
+    @property
+    def attack(self) -> Literal["oppose", "mislead"]:
+        """Their attack."""
+        return "mislead" if (self.poisoning or "").startswith("mislead") else "oppose"
 
 
 class PrivacyConfig(_Section):
@@ -151,12 +160,8 @@ class ReplayConfig(_Section):
     prior: Literal["labels", "none"] = "labels"
     dimension: int | None = Field(None, ge=1)
     """r: number of public directions of a contribution; None: 384, or 128 without a prior."""
-    anchors: int = Field(100, ge=2)
-    """m: number of anchors at which signatures are computed."""
     sub_modes: int | None = Field(None, ge=1)
     """J: modes per label, or per task if lists are pooled; None: the method's default."""
-    list_size: int | None = Field(None, ge=1)
-    """L: candidates per client and label; None: the method's default, 1 if J = 1, else 2J."""
     matcher: str | None = None
     """The matcher of candidates, a name in ``MATCHERS``; None: the method's default, signature.
     ``signature-synthetic`` and ``signature-random`` take signatures at draws from the distribution
@@ -171,12 +176,20 @@ class ReplayConfig(_Section):
     paper   a noised list per task, then four statistics, each clipped by itself, with whole
             second moments: Algorithm 1 to the letter, with the constants of ``[paper]``
     """
-    coordinates: Literal["projection", "mapped", "relative", "raw"] = "projection"
-    """Coordinates of clients' texts: the reference encoder's, mapped to them from the client's
-    encoder, or similarities to the anchors (relative). Several encoders need one of the last two;
-    raw uses the coordinates of any encoder unchanged, to show the effect."""
-    shared_sentences: int | None = Field(None, ge=20)
-    """Number of public sentences that maps between encoders are fitted on; None: all."""
+    coordinates: str = Field(
+        "projection", pattern=r"^(projection|mapped(-[1-9]\d+)?|relative|raw|dropped)$"
+    )
+    """Coordinates of clients' texts: the reference encoder's (projection), mapped to them from the
+    client's encoder, or similarities to the anchors (relative). Several encoders need one of the
+    last two; ``mapped-400`` fits the maps on 400 public sentences instead of on all. raw uses the
+    coordinates of any encoder unchanged, to show the effect. After an upgrade earlier releases are
+    mapped to the new encoder (projection), dropped, or used unchanged (raw)."""
+
+    @property
+    def shared_sentences(self) -> int | None:
+        """Number of public sentences that maps between encoders are fitted on; None: all."""
+        count = self.coordinates.partition("-")[2]
+        return int(count) if count else None
 
     @property
     def sends_lists(self) -> bool:
@@ -227,29 +240,10 @@ class HeadConfig(_Section):
     """released: trained on the released replay only; federated: by clients on their rows and the
     replay, without noise (end-to-end ε = ∞); dp-fedavg: the same with noise; rounds: a linear head
     by noisy gradient rounds, without a replay. None: the method's default."""
-    samples: int = Field(500, ge=1)
-    """n_r: replay samples per label in a pass."""
     rounds: int | None = Field(None, ge=1)
     """Rounds of federated training, or gradient rounds, per task; None: the method's default."""
-    replay_weight: float = Field(1.0, ge=0)
-    """λ: weight of the replay loss."""
-    replay_loss: Literal["targets", "distillation", "contrastive"] = "distillation"
-    """Loss of a federated head on the replay: its targets, the outputs of the head before the task
-    (distillation), or a contrastive loss between modes."""
     clip: float | None = Field(None, gt=0)
     """Clipping norm of a unit's update or gradient, if noised; None: the method's default."""
-
-
-class UpgradeConfig(_Section):
-    """A change of the reference encoder after some tasks."""
-
-    encoder: str | None = None
-    """The reference encoder before the upgrade; None: there is no upgrade."""
-    after: int = Field(0, ge=0)
-    """Number of tasks released with it."""
-    carry: Literal["mapped", "dropped", "raw"] = "mapped"
-    """Earlier releases are mapped to the new encoder, dropped, or used unchanged (raw), to show the
-    effect."""
 
 
 class Config(_Section):
@@ -260,15 +254,38 @@ class Config(_Section):
     encoder: str = "minilm"
     """The reference encoder of label texts, public sentences and, by default, clients."""
     encoders: tuple[str, ...] = ()
-    """The encoders of clients, assigned evenly; empty: all clients use the reference."""
+    """The encoders of clients, assigned evenly; empty: all clients use the reference. With an
+    upgrade: the one encoder before it."""
+    upgrade: int = Field(0, ge=0)
+    """Number of tasks released before the reference encoder was changed; 0: it was not."""
     yardsticks: bool = True
     stream: StreamConfig = StreamConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     replay: ReplayConfig = ReplayConfig()
     head: HeadConfig = HeadConfig()
-    upgrade: UpgradeConfig = UpgradeConfig()
     paper: PaperConstants = THE_PAPERS
-    """The paper's constants; ``replay.release = "paper"`` alone reads them."""
+    """The paper's constants; most are read with ``replay.release = "paper"`` alone."""
+
+    @property
+    def client_encoders(self) -> tuple[str, ...]:
+        """The encoders of clients where they differ from the reference; none with an upgrade."""
+        return () if self.upgrade else self.encoders
+
+    @property
+    def encoder_before(self) -> str | None:
+        """The reference encoder before the upgrade; None: there was none."""
+        return self.encoders[0] if self.upgrade else None
+
+    @property
+    def carry(self) -> Literal["mapped", "dropped", "raw"]:
+        """What becomes of releases from before an upgrade."""
+        kind = self.replay.coordinates
+        return "dropped" if kind == "dropped" else "raw" if kind == "raw" else "mapped"
+
+    @property
+    def translates(self) -> bool:
+        """Whether examples are in coordinates that several encoders have in common."""
+        return not self.upgrade and self.replay.coordinates != "projection"
 
     @model_serializer(mode="wrap")
     def _without_paper(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -280,8 +297,8 @@ class Config(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_removed(cls, values: Any) -> Any:
-        return without_removed(values) if isinstance(values, Mapping) else values
+    def _current(cls, values: Any) -> Any:
+        return current_settings(values) if isinstance(values, Mapping) else values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -289,15 +306,16 @@ class Config(_Section):
             raise ValueError("seeds must be one or more distinct numbers")
         if len(set(self.encoders)) != len(self.encoders):
             raise ValueError("encoders must be distinct")
-        if (self.upgrade.encoder is None) != (self.upgrade.after == 0):
+        if self.upgrade and len(self.encoders) != 1:
             raise ValueError(
-                "upgrade.encoder (the encoder before the upgrade) and upgrade.after (the number "
-                "of tasks before it) must be set together"
+                "upgrade: all clients must run one encoder before it and one after it; set "
+                "encoders to the one before, and encoder to the one after"
             )
-        if self.upgrade.encoder and (self.encoders or self.replay.coordinates != "projection"):
+        usual = ("projection", "dropped", "raw") if self.upgrade else ("dropped",)
+        if (self.replay.coordinates in usual) != bool(self.upgrade):
             raise ValueError(
-                "upgrade: all clients must run one encoder before it and one after it; "
-                "remove encoders and replay.coordinates"
+                f"replay.coordinates = {self.replay.coordinates!r}: use projection, dropped or raw "
+                "with an upgrade, and projection, mapped, relative or raw without one"
             )
         if self.privacy.mode == "enforced":
             if len(self.seeds) > 1:
@@ -337,18 +355,14 @@ def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def _validated(values: dict[str, Any], overrides: Mapping[str, Any], where: str) -> Config:
-    for name, value in overrides.items():
-        *sections, key = name.split(".")
-        target = values
-        for section in sections:
-            target = target.setdefault(section, {})
-            if not isinstance(target, dict):
-                raise ConfigError(f"{section} must be a table, [{section}]")
-        target[key] = value
     try:
-        return Config.model_validate(values)
+        given = {RENAMED.get(name, name): value for name, value in dotted(values).items()}
+        chosen = {RENAMED.get(name, name): value for name, value in overrides.items()}
+        return Config.model_validate(nested({**given, **chosen}))
     except ValidationError as error:
         raise ConfigError(where + mistakes(error, Config)) from None
+    except ValueError as error:
+        raise ConfigError(f"{where}{error}") from None
 
 
 def mistakes(error: ValidationError, root: type[BaseModel]) -> str:
@@ -368,7 +382,7 @@ def _mistake(error: Any, root: type[BaseModel]) -> str:
         if isinstance(part, str):
             annotation = section.model_fields[part].annotation
             section = (get_args(annotation) or (annotation,))[0]
-    known = sorted(section.model_fields)
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
+    names = sorted(section.model_fields)
+    close = difflib.get_close_matches(str(location[-1]), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown setting {name}; {hint}known settings: {', '.join(known)}"
+    return f"unknown setting {name}; {hint}known settings: {', '.join(names)}"

@@ -56,8 +56,8 @@ def open_to_append(path: Path, private: bool) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     file = os.open(path, flags, PRIVATE_FILE if private else 0o666)
     try:
-        found = os.fstat(file)
-        if private and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+        status = os.fstat(file)
+        if private and status.st_mode & 0o077 and status.st_uid == os.geteuid():
             os.fchmod(file, PRIVATE_FILE)
     except BaseException:
         os.close(file)

@@ -1,7 +1,8 @@
 """The constants of the paper's own protocol, by the paper's letters: the section ``[paper]``.
 
-Only the method ``cslr-paper`` reads them. Defaults are the paper's values; where it names a
-constant and gives no value, the docstring says so. docs/paper.md has a row for each of them.
+The method ``cslr-paper`` reads all of them, other methods the first five alone. Defaults are the
+paper's values; where it names a constant and gives no value, the docstring says so. docs/paper.md
+has a row for each of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["NOISE_TABLE", "THE_PAPERS", "PaperConstants"]
+__all__ = ["NOISE_TABLE", "SHARED_CONSTANTS", "THE_PAPERS", "PaperConstants"]
 
 NOISE_TABLE: Final[dict[float, float]] = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}
 """The paper's table of accounting settings: target ε -> noise multiplier σ of each statistic."""
@@ -21,6 +22,18 @@ class PaperConstants(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    m: int = Field(100, ge=2)
+    """Number of anchors: public sentences at which signatures are computed."""
+    list_size: int | None = Field(None, ge=1)
+    """L: candidates per client and label. None: 4 in ``cslr-paper``, otherwise 1 if J = 1, else
+    2J."""
+    n_r: int = Field(500, ge=1)
+    """Replay samples per label in a pass."""
+    replay_weight: float = Field(1.0, ge=0)
+    """λ: weight of the replay loss of a federated head. No value in the paper."""
+    replay_loss: Literal["targets", "distillation", "contrastive"] = "distillation"
+    """Loss of a federated head on the replay: its targets, the outputs of the head before the task
+    (distillation), or a contrastive loss between modes."""
     calibration: Literal["epsilon", "sigma"] = "epsilon"
     """Noise from ``privacy.epsilon`` by the ledger's accounting; or the paper's σ for that ε, and
     the ledger says what it costs. The only place where a noise multiplier is chosen and not
@@ -60,5 +73,7 @@ class PaperConstants(BaseModel):
     """Whether replay samples are brought to norm ``b_z``, which embeddings of texts have."""
 
 
+SHARED_CONSTANTS: Final = {"m", "list_size", "n_r", "replay_weight", "replay_loss"}
+"""Those that methods other than ``cslr-paper`` read, too."""
 THE_PAPERS: Final = PaperConstants()
 """Every constant at the paper's value."""

@@ -65,7 +65,7 @@ def test_a_score_counts_right_answers(enforced, arguments):
 
 def test_what_it_was_not_learnt_on_is_refused(enforced):
     model, _ = enforced
-    with pytest.raises(EncoderError, match="knows no encoder; give embeddings"):
+    with pytest.raises(EncoderError, match="has no encoder; give embeddings"):
         model.predict(["a text"])
     with pytest.raises(DataError, match="embeddings of 3 numbers; the model was learnt on 16"):
         model.predict(np.ones((2, 3)))

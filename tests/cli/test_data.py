@@ -608,11 +608,13 @@ def test_a_data_set_that_is_not_known_is_told_with_those_that_are(cslr):
 
 
 def test_the_example_runs_as_it_is_described(cslr, tmp_path):
-    """Its README's commands, on a copy; they need no other file."""
+    """Its README's commands, on a copy with a sixth of the rows; they need no other file."""
     example = Path(__file__).resolve().parents[2] / "examples" / "own_data"
     for path in example.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
+    header, *rows = (example / "libraries.csv").read_text(encoding="utf-8").splitlines(True)
+    (tmp_path / "libraries.csv").write_text("".join([header, *rows[::6]]), encoding="utf-8")
     page = (example / "README.md").read_text(encoding="utf-8")
     commands = [line.split() for line in page.splitlines() if line.startswith("cslr ")]
     assert [" ".join(words[1:3]) for words in commands][:3] == [
@@ -632,3 +634,20 @@ def test_the_example_runs_as_it_is_described(cslr, tmp_path):
     assert err.splitlines()[-1] == refusal
     plan = re.findall(r"`cslr (plan [^`]+)` says \"Not useful\"", page)[0]
     assert "Not useful" in cslr(*plan.split())[1]
+
+
+def test_columns_that_are_not_found_are_named_in_a_command_that_corrects_it(cslr, tmp_path):
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n3,4\n")
+    code, out, _ = cslr("data", "init", "odd.csv")
+    assert code == 0
+    assert "Columns of the file: 'a', 'b'. Say which are meant:" in out
+    assert out.endswith("  cslr data init odd.csv --text COLUMN --label COLUMN --client COLUMN\n")
+    code, out, _ = cslr("data", "init", "odd.csv", "--text", "a", "--label", "b", "--client", "b")
+    assert out.endswith("  cslr data check odd.csv\n")
+
+
+def test_a_binary_file_is_called_one(cslr, tmp_path):
+    (tmp_path / "bin.csv").write_bytes(b"\x7fELF\x02\x01\0\0\0\r\n\0\r\x01" * 40)
+    code, _, err = cslr("data", "init", "bin.csv")
+    assert code == 2
+    assert "damaged or not" in err

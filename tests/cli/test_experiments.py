@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from cslr.research.experiments import pool
 
 pytestmark = [
     pytest.mark.xdist_group("cells"),
@@ -148,6 +151,8 @@ def test_without_marked_files_the_user_is_told_to_name_some(cslr, tmp_path, monk
 def test_cells_are_run_and_skipped_failures_are_told_and_tables_made_of_traces_alone(
     cslr, monkeypatch
 ):
+    """Workers are threads here; test_pool is about processes."""
+    monkeypatch.setattr(pool, "_executor", lambda: ThreadPoolExecutor(max_workers=1))
     code, out, err = cslr("reproduce", "--seeds", "13")
     assert code == 0, err
     assert "2 cells: 0 already finished, 2 finished now, 0 failed" in out

@@ -35,4 +35,4 @@ def test_an_interruption_while_loading_is_no_traceback():
     )
     done = run("-c", program)
     assert done.returncode == 130
-    assert done.stderr == ""
+    assert done.stderr == "Interrupted.\n"

@@ -33,6 +33,7 @@ def finished(cache, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs")
     (directory / "small.toml").write_text(SMALL)
     arguments = ["run", str(directory / "small.toml"), "--seeds", "13,17", "--epsilon", "inf"]
+    arguments += ["--quiet"]  # without the comparison of units, which is a run of its own
     patch = pytest.MonkeyPatch()
     patch.setenv("CSLR_CACHE_DIR", str(cache))
     patch.setattr(sys, "argv", ["cslr", *arguments, "--run-dir", str(directory / "run")])

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from cslr.federation.streamed_cohort import StreamedCohort
+from cslr.federation.streamed_cohort import StreamedCohort, _answers
 from cslr.privacy.values import _SEAL
 from cslr.protocol.list_mode import list_ask
 from cslr.protocol.ports import Examples
@@ -38,6 +38,29 @@ def test_the_sum_is_that_of_a_population_in_memory(world, asked, size):
     whole = world.population.cohort(0, np.ones(12, dtype=bool), cap=2).total(asked)
     streamed = StreamedCohort(lambda: iter(parts(world.examples(0), size))).total(asked)
     np.testing.assert_array_equal(streamed._total, whole._total)
+
+
+def test_several_processes_give_the_same_sum(world, asked):
+    alone = StreamedCohort(lambda: iter(parts(world.examples(0), 2))).total(asked)
+    shared = StreamedCohort(lambda: iter(parts(world.examples(0), 2)), workers=2).total(asked)
+    np.testing.assert_array_equal(shared._total, alone._total)
+
+
+def test_processes_are_not_sent_more_than_two_batches_ahead(world, asked):
+    """However slowly answers are taken: what was read and not added up yet stays small."""
+    read = 0
+
+    def batches():
+        nonlocal read
+        for batch in parts(world.examples(0), 1):
+            read += 1
+            yield batch
+
+    answers = _answers(batches(), asked, 2)
+    for taken in range(1, 13):
+        next(answers)
+        assert read <= taken + 3
+    assert next(answers, None) is None
 
 
 def test_no_batch_is_kept(world, asked):

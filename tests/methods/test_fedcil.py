@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from cslr.methods.fedcil import rounds, schedules, stages
+from cslr.methods.fedcil.pools import learn
 from cslr.methods.fedcil.rounds import PublicSide
 from cslr.methods.fedcil.schedules import TrainingSchedule
+from cslr.methods.fedcil.training import Steps
 from cslr.protocol.updates import UpdateId, release_update
 
 RECIPE = TrainingSchedule(
@@ -97,6 +100,23 @@ def test_without_noise_an_update_is_taken_as_it_is(made):
     fed = made()
     update = np.random.default_rng(4).standard_normal(fed.shapes.size)
     np.testing.assert_array_equal(fed._trusted(update, UpdateId(0, 0, 12)), update)
+
+
+def test_fused_adam_is_adam(made, monkeypatch):
+    """Both networks after twenty steps, by it and by the plain one: the same to 1e-4."""
+    fed = made()
+    start = fed.start()
+    pool = fed._generated(fed._teachers(0, (start,)), 64, np.random.default_rng(2))
+    steps = Steps(1e-3, 3e-4, 1.0)
+
+    def trained():
+        rng = np.random.default_rng(3)
+        return learn(start, pool, 20, 16, fed.shapes, fed.context.family, steps, rng=rng)
+
+    fused, plain = trained(), torch.optim.Adam
+    monkeypatch.setattr(torch.optim, "Adam", lambda *a, fused, **more: plain(*a, **more))
+    assert np.abs(fused - start).max() > 5e-3
+    np.testing.assert_allclose(fused, trained(), atol=1e-4)
 
 
 def test_an_interrupted_round_is_not_paid_twice(make_context_with, make_drawer):

@@ -20,6 +20,7 @@ from cslr.methods.fedta.parts import (
     adapted,
     initial_adapter,
     initial_head,
+    leading,
     one_of,
     read,
     scaled,
@@ -237,7 +238,8 @@ def test_after_the_server_has_spoken_a_client_depends_on_the_others(make_context
 def test_clients_trained_together_learn_what_each_learns_alone(make_context):
     """Also those that run out of rows while others go on."""
     recipe = AdapterTraining(rounds=1, epochs=3, batch=4, most=18, learning_rate=1e-3, key_rate=0.1)
-    rows = rows_of(make_context(), 0)
+    context = make_context()
+    rows = rows_of(context, 0, leading(context.public))
     assert rows.sizes[0] > recipe.most > rows.sizes[-1]
     assert np.all(np.diff(rows.sizes) <= 0)
     aim = Aim(torch.randn(3, 48, generator=torch.Generator().manual_seed(0)), torch.tensor([2, 0]),
@@ -267,7 +269,7 @@ def test_fused_adam_is_adam(make_context, monkeypatch):
 
 def test_keys_learn_to_be_near_the_rows_that_pick_them(make_context):
     context = make_context()
-    rows = rows_of(context, 0)
+    rows = rows_of(context, 0, leading(context.public))
     person = learn_task(context, RECIPE, begin(context)).people[rows.clients[0]]
     x = rows.x[rows.held[0]][None]
     fresh = initial_head(rows.clients[:1], 24, 2, 2, 512, Seeds(13).under("fedta", 0))
@@ -277,7 +279,8 @@ def test_keys_learn_to_be_near_the_rows_that_pick_them(make_context):
 
 def test_an_epoch_takes_no_more_rows_than_allowed(make_context):
     """With one row a client and epoch, one step is made, however many rows there are."""
-    rows = rows_of(make_context(), 0)
+    context = make_context()
+    rows = rows_of(context, 0, leading(context.public))
     recipe = AdapterTraining(rounds=1, epochs=1, batch=4, most=1, learning_rate=1e-3, key_rate=1e-3)
     none = Aim(torch.zeros(0, 48), torch.tensor([-1, -1]), negatives=True, weight=0.6)
     head = initial_head(rows.clients, 24, 2, 2, 512, Seeds(1))
@@ -328,8 +331,17 @@ def test_clients_have_slots_of_their_own_and_heads_that_begin_alike():
 
 
 def test_embeddings_have_the_length_of_anchors():
-    x = scaled(np.array([[3.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]))
+    x = scaled(np.array([[3.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]), np.eye(4))
     torch.testing.assert_close(x, torch.tensor([[1.2, 1.6, 0.0, 0.0], [0.0] * 4]))
+
+
+def test_the_leading_directions_are_those_of_public_sentences_with_settled_signs():
+    public = random(60, 6, name="public").numpy() * np.array([1, 9, 2, 8, 3, 1], dtype=np.float32)
+    found = leading(public, 2)
+    np.testing.assert_allclose(found.T @ found, np.eye(2), atol=1e-6)
+    assert sorted(np.abs(found).argmax(axis=0)) == [1, 3]
+    np.testing.assert_allclose(leading(public[::-1], 2), found, atol=1e-5)
+    np.testing.assert_array_equal(leading(public, 6), np.eye(6))
 
 
 # --- prototypes -------------------------------------------------------------------------------
@@ -435,7 +447,8 @@ def test_contrast_waits_for_prototypes_and_ends_without_negatives(make_context, 
 
 
 def test_candidates_are_the_class_means_of_a_client(make_context):
-    rows = rows_of(make_context(), 1)
+    context = make_context()
+    rows = rows_of(context, 1, leading(context.public))
     head = initial_head(rows.clients, 24, 2, 2, 0, Seeds(1))
     adapter = Adapter(*(part.repeat(12, 1, 1) for part in initial_adapter(24, Seeds(1))))
     found = candidates_of(rows, adapter, head, first=2)

@@ -61,7 +61,7 @@ def test_spare_sessions_have_room_in_the_budget(enforced_ledger):
     keys = [charge_share(own, plan.charge("task 0", 0), ledger) for _ in range(2)]
     assert len(set(keys)) == 2
     charge_share(own, plan.charge("task 1", 1), ledger)  # other people: the cap is one task
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="beyond its budget of 4"):
         charge_share(own, plan.charge("task 0", 0), ledger)
     assert ledger.epsilon("end_to_end", "server") <= 4
 
@@ -87,6 +87,9 @@ def test_what_clients_do_not_offer_is_refused():
         calibrate(Budget(4.0), 2, 0.5, clients=SHARES)
     with pytest.raises(ConfigError, match="finite"):
         calibrate(Budget(math.inf), 2, clients=SHARES)
-    for wrong in ({"colluders": 0}, {"threshold": 4}, {"threshold": 21}, {"spare": -1}):
-        with pytest.raises(ConfigError):
+    for wrong in ({"colluders": 0}, {"threshold": 4}, {"threshold": 21}):
+        with pytest.raises(ConfigError, match="1 ≤ c < t ≤ n"):
+            replace(SHARES, **wrong)
+    for wrong in ({"spare": -1}, {"coordinates": 0}):
+        with pytest.raises(ConfigError, match="spare must be at least 0, and coordinates at least"):
             replace(SHARES, **wrong)

@@ -17,13 +17,10 @@ from cslr.protocol.list_mode import list_ask, list_of, list_statistics, server_i
 from cslr.protocol.round import Session, replay_of, statistics_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.contribution import Statistics
+from tests.protocol.crashes import BreaksAt, Crash
 
 LISTS = {"release": "list", "pooled": True, "sub_modes": 4, "list_size": 4}
 BOUND = 0.8
-
-
-class Crash(Exception):
-    pass
 
 
 def planned(epsilon: float = math.inf, q: float = 1.0, releases: int = 1):
@@ -213,21 +210,6 @@ def test_clients_are_told_their_own_names_and_compare_with_the_middle_of_the_gro
 
 
 # -- interruptions ---------------------------------------------------------------------------------
-
-
-class BreaksAt:
-    """A disk that fails when this result should be made safe."""
-
-    def __init__(self, drawer, label):
-        self.drawer, self.label = drawer, label
-
-    def load(self, label):
-        return self.drawer.load(label)
-
-    def save(self, label, vector):
-        if label == self.label:
-            raise Crash
-        self.drawer.save(label, vector)
 
 
 def sums_of(release):

@@ -16,6 +16,7 @@ from cslr.protocol.ports import Examples
 from cslr.protocol.round import Session, contribute, replay_of, statistics_of, sum_ask
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.estimate import expected_means
+from tests.protocol.crashes import Crash
 
 PLAIN = {"sub_modes": 1, "list_size": 1}
 LISTS = {"sub_modes": 2, "list_size": 4}
@@ -91,7 +92,7 @@ def in_label_order(replay):
         **{
             name: value[order]
             for name, value in vars(replay).items()
-            if name not in ("floored", "heard", "pooled", "covariance", "tied")
+            if name not in ("floored", "heard", "pooled", "covariance", "tied", "counted")
         },
     )
 
@@ -403,10 +404,6 @@ def attempt(world, make_ledger, drawer):
         return Session(world.agreement(), plan, ledger, keep).release(0, (0, 1), cohort).value
 
     return go, ledger
-
-
-class Crash(Exception):
-    pass
 
 
 class Broken(Nowhere):

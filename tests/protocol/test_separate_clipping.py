@@ -15,6 +15,7 @@ from cslr.protocol.clip_bound import TARGET_BOUND, with_bound
 from cslr.protocol.round import BLOCKS, Session, block_ask, contribute_block, statistics_of
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.estimate import Noise
+from tests.protocol.crashes import BreaksAt, Crash
 
 BOUNDS = (1.5, 0.4, 0.6, 1.0)
 FOUR = Schedule(replay=4)
@@ -143,25 +144,6 @@ def test_each_statistic_has_noise_of_its_own_bound(
     lower = float(stats.chi2.cdf(np.sum(z**2), z.size))
     assert 1e-3 < lower < 1 - 1e-3
     assert clear.noise == Noise(0.0, 0.0, 0.0, 0.0)
-
-
-class Crash(Exception):
-    pass
-
-
-class BreaksAt:
-    """A disk that fails when this result should be made safe."""
-
-    def __init__(self, drawer, label):
-        self.drawer, self.label = drawer, label
-
-    def load(self, label):
-        return self.drawer.load(label)
-
-    def save(self, label, vector):
-        if label == self.label:
-            raise Crash
-        self.drawer.save(label, vector)
 
 
 @pytest.mark.parametrize("block", range(4), ids=BLOCKS)

@@ -9,6 +9,7 @@ import pytest
 
 from cslr.numerics.gaussian import moments
 from cslr.numerics.mixture import Mixture, fit, one_component
+from cslr.protocol import step1_list
 from cslr.protocol.step1_list import (
     ListLearner,
     clip_embeddings,
@@ -109,6 +110,19 @@ def test_the_order_of_clients_does_not_matter_down_to_the_last_bit(size):
     lists = learn(x, mask, size)
     np.testing.assert_array_equal(permuted.weights, lists.weights[order])
     np.testing.assert_array_equal(permuted.gaussians.mean, lists.gaussians.mean[order])
+
+
+def test_how_many_clients_are_worked_on_at_a_time_changes_no_bit(monkeypatch):
+    rng = np.random.default_rng(5)
+    x, mask = rng.standard_normal((5, 9, 70)), rng.random((5, 9)) < 0.8
+    found = []
+    for cached in (1, 2 * 9 * 70, 10**9):
+        monkeypatch.setattr(step1_list, "_CACHED", cached)
+        found.append(learn_lists(x, mask, np.ones(70), ListLearner(size=3), streams(5)))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.weights, found[0].weights)
+        np.testing.assert_array_equal(other.gaussians.mean, found[0].gaussians.mean)
+        np.testing.assert_array_equal(other.gaussians.covariance, found[0].gaussians.covariance)
 
 
 def test_what_stands_in_the_padding_does_not_matter():

@@ -13,6 +13,7 @@ from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.step5_rehearse import (
     OVERLAP,
     TRUSTED,
+    WORDS_OVERLAP,
     Rehearsal,
     Sampler,
     _company,
@@ -122,7 +123,8 @@ def test_modes_without_a_task_keep_their_direction_and_stand_at_one_distance(
 
 
 @pytest.mark.parametrize(
-    ("trust", "expected"), [(0.0, OVERLAP), (0.5, (OVERLAP + TRUSTED) / 2), (1.0, TRUSTED)]
+    ("trust", "expected"),
+    [(0.0, WORDS_OVERLAP), (0.5, (WORDS_OVERLAP + TRUSTED) / 2), (1.0, TRUSTED)],
 )
 def test_types_of_words_stand_farther_apart_the_better_they_are_known(
     world, space, trust, expected

@@ -14,6 +14,7 @@ from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.secure_sum import plain_sum
 from cslr.protocol.answers import answer
 from cslr.protocol.updates import UpdateId, release_update, update_ask
+from tests.protocol.crashes import Crash
 
 HEAD = Schedule(replay=0, head=2)
 WHERE = UpdateId(task=1, round=0, clients=50)
@@ -51,10 +52,6 @@ def released_update(updates, norm, update, *rest):
     """(D,) the average of updates that clients would send now."""
     ask = update_ask(update, Trained(updates), norm)
     return release_update(ask, update, Everybody, *rest)
-
-
-class Crash(Exception):
-    pass
 
 
 class Broken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from html.parser import HTMLParser
 
 import pytest
@@ -61,8 +62,10 @@ def test_the_verdict_and_the_promise_are_said_in_words(make_run):
     verdict = "+5.0 over zero-shot, 33 % of the gap to pooled, ε = 4 for a person (simulated)"
     assert f'<p class="verdict above">{verdict}</p>' in text
     assert "one person inside a client; 188 are registered" in text
-    assert "ε = 4 against one who sees what is published" in text
-    assert "∞ against one who sees what reaches the aggregator" in text
+    assert "(ε, δ)-DP with ε = 4 against an adversary who knows who took part" in text
+    for who, epsilon in (("public", "4"), ("roster", "4"), ("server", "∞")):
+        row = rf'<th scope="row">{who}</th><td class="words">[^<]+</td><td class="words">{epsilon}<'
+        assert re.search(row, text)
     assert "Nobody was protected by this run." in text
 
 
@@ -150,14 +153,24 @@ def test_twenty_runs_are_below_five_megabytes(make_run, tmp_path):
         {"stream.name": "desk", "privacy.unit": "person", "privacy.epsilon": float("inf")},
     ],
 )
-def test_the_command_of_a_report_makes_the_same_configuration(settings):
-    import shlex
-
-    from cslr.cli.run import _settings
+def test_the_command_of_a_report_makes_the_same_configuration(settings, cslr, monkeypatch):
+    from cslr.cli import run
 
     config = load_config(None, settings)
     words = shlex.split(command_of(config))
     assert words[:2] == ["cslr", "run"]
-    given = [word for word in words[2:] if word != "--set"]
-    assert load_config(None, _settings(given)) == config
-    assert command_of(Config()) == "cslr run"
+    made = []
+    monkeypatch.setattr(run, "_run", lambda settled, *rest, **more: made.append(settled.given))
+    code, _, err = cslr(*words[1:])
+    assert code == 0, err
+    assert made == [config]
+
+
+def test_the_command_of_a_report_uses_the_flags_that_people_type():
+    assert command_of(Config()) == "cslr run --unit client"
+    changed = {"privacy.epsilon": 4.0, "privacy.unit": "person", "seeds": [13, 17]}
+    command = command_of(load_config(None, {**changed, "replay.release": "list"}))
+    assert "--epsilon 4.0" in command
+    assert "--unit person" in command
+    assert "--seeds 13,17" in command
+    assert "--set replay.release=list" in command

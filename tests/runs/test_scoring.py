@@ -342,8 +342,21 @@ def test_entities_are_counted_as_by_hand(lengths, seed):
         assert found[kind] == pytest.approx(2 * len(own & said) / (len(own) + len(said)))
 
 
-def test_no_warning_escapes_where_a_type_is_never_predicted():
+def test_a_type_that_is_never_predicted_has_f1_zero():
     assert entity_f1([["B-drug"]], [["O"]]) == {"drug": 0.0, "micro": 0.0, "macro": 0.0}
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=30)
+def test_any_tags_valid_or_not_are_counted_as_seqeval_does(seed):
+    rng = np.random.default_rng(seed)
+    names = np.array(["O", "B-drug", "I-drug", "B-place", "I-place"])
+    truth, guess = (names[rng.integers(5, size=(3, 8))].tolist() for _ in range(2))
+    truth[0][0] = "B-drug"
+    found = entity_f1(truth, guess)
+    for average in ("micro", "macro"):
+        how = {"mode": "strict", "scheme": IOB2, "zero_division": 0, "average": average}
+        assert found[average] == pytest.approx(seqeval_f1(truth, guess, **how))
 
 
 # -- row by row ------------------------------------------------------------------------------------

@@ -92,8 +92,9 @@ def config_of(**settings: object) -> Config:
 
 
 def upgrade(carry: str, **more: object) -> Config:
-    told = {"upgrade.encoder": "old", "upgrade.after": AFTER, "upgrade.carry": carry}
-    return config_of(**told, **more)
+    coordinates = "projection" if carry == "mapped" else carry
+    settings = {"encoders": ["old"], "upgrade": AFTER, "replay.coordinates": coordinates}
+    return config_of(**settings | more)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +195,7 @@ def test_a_run_that_stopped_is_gone_on_with_under_another_encoder(trace, tmp_pat
     kept = sorted(path.name for path in (tmp_path / "old" / "seed-13").glob("task-*"))
     assert kept == [f"task-{task}.safetensors" for task in range(AFTER)]
     changed = upgraded_config(tmp_path / "old", "new")
-    assert (changed.upgrade.encoder, changed.upgrade.after) == ("old", AFTER)
+    assert (changed.encoder_before, changed.upgrade) == ("old", AFTER)
     directory = begin_upgrade(tmp_path / "old", changed, tmp_path / "new")
     run(changed, replace(NEW, before=OLD), directory, lambda *_: None)
     assert rows(directory.trace) == rows(trace("mapped")[0])
@@ -245,7 +246,7 @@ def test_forward_transfer_is_of_one_encoder_or_of_none(tmp_path):
 
 
 def test_an_encoder_is_exchanged_within_the_stream(tmp_path):
-    config = config_of(**{"upgrade.encoder": "old", "upgrade.after": len(TASKS) + 1})
+    config = config_of(encoders=["old"], upgrade=len(TASKS) + 1)
     with pytest.raises(ConfigError, match=f"the stream has only {len(TASKS)} tasks"):
         run(config, replace(NEW, before=OLD), RunDirectory(tmp_path, config), lambda *_: None)
     assert not list(tmp_path.iterdir())
@@ -294,10 +295,15 @@ def test_a_head_that_clients_train_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"encoders": ["a", "b"]}, {"replay.coordinates": "mapped"}], ids=["two", "mapped"]
+    ("settings", "message"),
+    [
+        ({"encoders": ["a", "b"]}, "all clients must run one encoder before"),
+        ({"replay.coordinates": "mapped"}, "use projection, dropped or raw with an upgrade"),
+    ],
+    ids=["two", "mapped"],
 )
-def test_an_upgrade_of_a_mixed_federation_is_refused(settings):
-    with pytest.raises(ConfigError, match="all clients must run one encoder before"):
+def test_an_upgrade_of_a_mixed_federation_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
         upgrade("mapped", **settings)
 
 

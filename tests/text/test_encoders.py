@@ -63,6 +63,11 @@ class SickModel(SentenceEncoder):
         super().__init__("org/sick", id="hub:org/sick")
         self.value = value
 
+    _batched = True
+
+    def _token_counts(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
     def _forward(self, texts: list[str]) -> FloatArray:
         raw = np.array([[len(text), 1.0] for text in texts], np.float32)
         raw[[text == "sick" for text in texts]] = self.value
@@ -79,6 +84,17 @@ def test_embeddings_come_in_the_order_of_the_texts_and_duplicates_are_encoded_on
     assert sorted(encoder.encoded) == ["a", "bb", "cccc"]
     np.testing.assert_array_equal(vectors, Counting().encode(texts))
     assert vectors.dtype == np.float32
+
+
+def test_only_an_encoder_that_promises_independent_rows_is_given_several_texts() -> None:
+    class Promising(Counting):
+        rows_independent = True
+
+    texts = ["bb", "a", "cccc"]
+    careful, promising = Counting(), Promising()
+    np.testing.assert_array_equal(embed(texts, careful, None), embed(texts, promising, None))
+    assert sorted(len(call) for call in careful.calls) == [1, 1, 1]
+    assert [len(call) for call in promising.calls] == [3]
 
 
 def test_only_misses_are_encoded(tmp_path: Path) -> None:
@@ -304,6 +320,7 @@ def test_a_vector_is_the_same_to_the_last_bit_whatever_stands_beside_its_text(
     texts += ["a text that is cut off " * 200, "x"]
     there, back = minilm.encode(texts), minilm.encode(texts[::-1])[::-1]
     assert there.tobytes() == back.tobytes()
+    assert vars(minilm)["_batched"], "the texts were encoded one by one"
     for row in (0, 6, 23, 24, 25):
         assert there[row].tobytes() == minilm.encode([texts[row]])[0].tobytes()
         assert there[row].tobytes() == embed([texts[row]], minilm, None)[0].tobytes()

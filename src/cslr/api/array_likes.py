@@ -61,11 +61,11 @@ def names_of(values: Any, argument: str, count: int) -> list[str]:
 
 
 def outcomes_of(
-    values: Any, family: str, known: Sequence[str], count: int
+    values: Any, family: str, label_names: Sequence[str], count: int
 ) -> tuple[tuple[int, ...], ...]:
     """The labels of each row as numbers: one, or for intents one or more, the main one first."""
-    places = {name: place for place, name in enumerate(known)}
-    found = []
+    places = {name: index for index, name in enumerate(label_names)}
+    outcomes = []
     for row, value in enumerate(_one_a_row(values, "y", count)):
         several = not isinstance(value, str) and isinstance(value, Iterable)
         if several and family == "classification":
@@ -77,17 +77,17 @@ def outcomes_of(
             raise DataError(f"y, row {row}: no label; every row needs one at least")
         for label in labels:
             _check_label(label, row, places)
-        found.append(tuple(places[label] for label in dict.fromkeys(labels)))
-    return tuple(found)
+        outcomes.append(tuple(places[label] for label in dict.fromkeys(labels)))
+    return tuple(outcomes)
 
 
 def _one_a_row(values: Any, argument: str, count: int) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise DataError(f"{argument} must be a sequence with one entry a row of X")
-    found = list(values)
-    if len(found) != count:
-        raise DataError(f"{argument} has {len(found)} entries, X has {count} rows; give one a row")
-    return found
+    rows = list(values)
+    if len(rows) != count:
+        raise DataError(f"{argument} has {len(rows)} entries, X has {count} rows; give one a row")
+    return rows
 
 
 def _check_label(label: object, row: int, places: dict[str, int]) -> None:

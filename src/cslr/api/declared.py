@@ -87,10 +87,10 @@ def declared_tasks(
 
 def _inferred(names: Sequence[str], outcomes: Sequence[tuple[int, ...]]) -> tuple[Task, ...]:
     """For simulations: tasks by their first row, each with the main labels of its rows."""
-    found: dict[str, set[int]] = {}
+    labels_by_task: dict[str, set[int]] = {}
     for name, outcome in zip(names, outcomes, strict=True):
-        found.setdefault(name, set()).add(outcome[0])
-    return tuple(Task(name, tuple(sorted(places))) for name, places in found.items())
+        labels_by_task.setdefault(name, set()).add(outcome[0])
+    return tuple(Task(name, tuple(sorted(places))) for name, places in labels_by_task.items())
 
 
 def _places(task: str, wanted: Sequence[str], labels: tuple[str, ...]) -> tuple[int, ...]:
@@ -102,18 +102,18 @@ def _places(task: str, wanted: Sequence[str], labels: tuple[str, ...]) -> tuple[
     return tuple(labels.index(name) for name in dict.fromkeys(named))
 
 
-def registered_clients(registered: int | None, found: int, simulate: bool) -> int:
+def registered_clients(registered: int | None, seen: int, simulate: bool) -> int:
     """N: declared, or in a simulation the number of clients with rows."""
     if registered is None:
         if simulate:
-            return found
+            return seen
         raise DataError(
             "registered is missing: where privacy is enforced the number of clients is declared "
             "and not counted from rows. Give registered=N, all clients that may contribute"
         )
-    if registered < found:
+    if registered < seen:
         raise DataError(
-            f"clients: {found} of them have rows, but registered={registered}; correct it, the "
+            f"clients: {seen} of them have rows, but registered={registered}; correct it, the "
             f"number of all that may contribute"
         )
     return int(registered)

@@ -28,7 +28,7 @@ from cslr.runs.learn import run
 
 __all__ = ["learn"]
 
-_OPEN: Final = ("replay.", "head.")
+_OPEN: Final = ("replay.", "head.", "paper.")
 """Sections whose settings may be given by name: none of them changes ε."""
 
 
@@ -75,7 +75,8 @@ def learn(
 
     label_texts: label -> description, or its embedding (d,). It fixes the label set. A list of
         bare names is taken, too: then public knowledge about labels plays no part.
-    public: at least 100 texts or embeddings (m, d) that are nobody's rows; better thousands.
+    public: at least 100 texts or embeddings (m, d), better thousands, that are not rows of any
+        client.
     task_labels: task -> its labels, in the order in which tasks are learnt; or a list of tasks
         that all have all labels.
     registered: N, all clients that may contribute.
@@ -100,8 +101,8 @@ def learn(
     protect nobody, for studies on public data.
 
     encoder: what embeds texts: ``"minilm"`` (as usual), ``"mpnet"``, a directory or a hub name.
-    name: what the ledger calls the data set. settings: others of ``replay`` and ``head`` by dotted
-    name, e.g. ``{"replay.sub_modes": 2}``.
+    name: what the ledger calls the data set. settings: others of ``replay``, ``head`` and
+    ``paper`` by dotted name, e.g. ``{"replay.sub_modes": 2}``.
 
     Guarantee: with privacy enforced the model, the run directory and the ledger depend on rows
     through noised sums alone. Errors and warnings do not: they are for the holder's screen.
@@ -177,7 +178,7 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         if not name.startswith(_OPEN):
             raise ConfigError(
-                f"settings: {name!r} is not a setting of replay or head, such as "
+                f"settings: {name!r} is not a setting of replay, head or paper, such as "
                 f"'replay.sub_modes'; everything else is an argument"
             )
     return dict(settings)
@@ -186,8 +187,8 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _learnt(config: Config, embedded: EmbeddedStream, run_dir: Path | None) -> Model:
     """Run in the directory named, in that of the ledger, or in one that does not stay."""
     if run_dir is None and config.privacy.federation is None:
-        with tempfile.TemporaryDirectory() as place:
-            return _learnt(config, embedded, Path(place) / "run")
+        with tempfile.TemporaryDirectory() as folder:
+            return _learnt(config, embedded, Path(folder) / "run")
     directory = _own_directory(config) if run_dir is None else RunDirectory(run_dir, config)
     run(config, embedded, directory, lambda what, done, total: None)
     return load(directory.path)

@@ -61,7 +61,7 @@ class Model:
         """The labels of each task, in the order in which tasks were learnt."""
         names = self.predictor.model.labels
         return {
-            task: [names[place] for place in places]
+            task: [names[index] for index in places]
             for task, places in self.predictor.model.tasks.items()
         }
 
@@ -92,8 +92,8 @@ class Model:
                 f"no ε of adversary {adversary!r} and scope {scope!r}; adversaries: "
                 f"{', '.join(ADVERSARIES)}; scopes: {', '.join(SCOPES)}"
             )
-        found = self.cost["epsilon"][scope][adversary]
-        return math.inf if found is None else float(found)
+        epsilon = self.cost["epsilon"][scope][adversary]
+        return math.inf if epsilon is None else float(epsilon)
 
     def predict(self, X: TextsOrVectors, task: str | int | None = None) -> Any:
         """The label (n,) of each of n texts or embeddings (n, d).
@@ -105,8 +105,8 @@ class Model:
             texts = texts_or_vectors(X, "X")
             if not isinstance(texts, tuple):
                 raise DataError("X must be texts: the entities of a text are found among its words")
-            told = self.predictor.answers(texts, None if task is None else str(task))
-            return [answer.entities for answer in told]
+            predictions = self.predictor.answers(texts, None if task is None else str(task))
+            return [answer.entities for answer in predictions]
         share = self.predict_proba(X, task)
         if self.family == "classification":
             return self.classes_[share.argmax(axis=1)]
@@ -131,7 +131,7 @@ class Model:
         """
         best = self.predict_proba(X, task).argmax(axis=1)
         right = outcomes_of(y, self.family, self.predictor.model.labels, len(best))
-        return float(np.mean([place in row for place, row in zip(best, right, strict=True)]))
+        return float(np.mean([label in row for label, row in zip(best, right, strict=True)]))
 
     @cached_property
     def replay(self) -> ReplayDraws:
@@ -148,23 +148,23 @@ class Model:
 
         Paths of rows and ledger are left out.
         """
-        place = Path(directory)
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise RunDirectoryError(f"{place} exists and is not empty; choose another directory")
+        folder = Path(directory)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunDirectoryError(f"{folder} exists and is not empty; choose another directory")
         facts, seed = self.predictor.model, int(self.cost["seed"])
         apart = ("stream.data", "stream.declaration", "stream.public", "privacy.federation")
         config = with_settings(self.config, {**dict.fromkeys(apart), "seeds": [seed]})
-        kept = SeedDirectory(place / f"seed-{seed}")
+        kept = SeedDirectory(folder / f"seed-{seed}")
         for name, arrays in self.arrays.items():
             kept.save_arrays(name, arrays)
         plain = json.dumps(config.model_dump(mode="json"), indent=2)
-        write_atomic(place / "config.json", plain.encode() + b"\n")
-        write_atomic(place / "trace.jsonl", seal_line(self.cost).encode() + b"\n")
-        replace(facts, seeds=(seed,)).save(place)
+        write_atomic(folder / "config.json", plain.encode() + b"\n")
+        write_atomic(folder / "trace.jsonl", seal_line(self.cost).encode() + b"\n")
+        replace(facts, seeds=(seed,)).save(folder)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value}" for name, value in self._facts().items())
-        return f"Model({said})"
+        facts = ", ".join(f"{name}={value}" for name, value in self._facts().items())
+        return f"Model({facts})"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -190,8 +190,8 @@ class Model:
     def _several(self, share: FloatArray) -> tuple[str, ...]:
         """The labels above a half, and the most probable one in any case."""
         order = np.argsort(-share, kind="stable")
-        chosen = [place for place in order if share[place] > 0.5] or [order[0]]
-        return tuple(str(self.classes_[place]) for place in chosen)
+        chosen = [label for label in order if share[label] > 0.5] or [order[0]]
+        return tuple(str(self.classes_[label]) for label in chosen)
 
     def _vectors(self, X: TextsOrVectors) -> FloatArray:
         """(n, d) in the encoder's coordinates."""
@@ -199,7 +199,7 @@ class Model:
         if isinstance(values, tuple):
             if self.predictor.encoder == GIVEN:
                 raise EncoderError(
-                    "the model was learnt on embeddings and knows no encoder; give embeddings of "
+                    "the model was learnt on embeddings and has no encoder; give embeddings of "
                     "the same kind, or name the encoder when you learn: encoder='minilm'"
                 )
             return self.predictor.embedded(values)
@@ -216,21 +216,21 @@ def load(path: str | PathLike[str], seed: int | None = None) -> Model:
 
     seed: whose head of a run with several; None: the first.
     """
-    place = Path(path)
-    predictor = load_predictor(place, seed)
+    folder = Path(path)
+    predictor = load_predictor(folder, seed)
     seed = predictor.model.seeds[0] if seed is None else seed
-    trace, _ = read_trace(place / "trace.jsonl")
+    trace, _ = read_trace(folder / "trace.jsonl")
     cost = next((line for line in trace if line["kind"] == "cost" and line["seed"] == seed), None)
     if cost is None:
-        raise RunDirectoryError(f"{place} does not say what its model cost; repeat the run")
-    return Model(predictor, read_config(place), cost, _arrays(place / f"seed-{seed}"))
+        raise RunDirectoryError(f"{folder} does not say what its model cost; repeat the run")
+    return Model(predictor, read_config(folder), cost, _arrays(folder / f"seed-{seed}"))
 
 
-def _arrays(place: Path) -> dict[str, dict[str, FloatArray]]:
-    found = {}
-    for path in sorted(path for part in _PARTS for path in place.glob(f"{part}.safetensors")):
+def _arrays(folder: Path) -> dict[str, dict[str, FloatArray]]:
+    arrays = {}
+    for path in sorted(path for part in _PARTS for path in folder.glob(f"{part}.safetensors")):
         try:
-            found[path.stem] = open_arrays(path.read_bytes())
+            arrays[path.stem] = open_arrays(path.read_bytes())
         except (OSError, ValueError):
             raise RunDirectoryError(f"{path} is damaged; save the model again") from None
-    return found
+    return arrays

@@ -71,7 +71,7 @@ def people_of_rows(
     """
     names = names_of(people, "people", len(clients))
     held = sorted(set(zip(clients, names, strict=True)))
-    places = {each: place for place, each in enumerate(held)}
+    places = {each: index for index, each in enumerate(held)}
     _check_clients(held, declared.clients_per_person)
     units = [places[each] for each in zip(clients, names, strict=True)]
     return PeopleOfRows(
@@ -83,10 +83,10 @@ def people_of_rows(
 
 def _check_clients(held: Sequence[tuple[str, str]], most: int) -> None:
     """Refuse a person with more clients than are declared: clipping would not protect it."""
-    found: dict[str, list[str]] = {}
+    clients_of: dict[str, list[str]] = {}
     for client, person in held:
-        found.setdefault(person, []).append(client)
-    for person, clients in found.items():
+        clients_of.setdefault(person, []).append(client)
+    for person, clients in clients_of.items():
         if len(clients) > most:
             raise DataError(
                 f"people: {person!r} has rows in {len(clients)} clients "
@@ -95,17 +95,17 @@ def _check_clients(held: Sequence[tuple[str, str]], most: int) -> None:
             )
 
 
-def _registered(declared: DeclaredPeople, found: int, simulate: bool) -> int:
+def _registered(declared: DeclaredPeople, seen: int, simulate: bool) -> int:
     if declared.registered is None:
         if simulate:
-            return found
+            return seen
         raise DataError(
             "registered_people is missing: where privacy is enforced the number of people is "
             "declared and not counted from rows. Give registered_people=N, all that may contribute"
         )
-    if declared.registered < found:
+    if declared.registered < seen:
         raise DataError(
-            f"people: {found} of them have rows, but registered_people={declared.registered}; "
+            f"people: {seen} of them have rows, but registered_people={declared.registered}; "
             "correct it, the number of all that may contribute"
         )
     return int(declared.registered)

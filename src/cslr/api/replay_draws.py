@@ -37,11 +37,11 @@ class ReplayDraws:
         if n < 0:
             raise ValueError(f"n must not be negative: {n}")
         rng = seed if isinstance(seed, np.random.Generator) else Seeds(seed).at("replay draws")
-        known = np.flatnonzero(self._known)
-        weights = self.arrays["weights"][known]
+        known_modes = np.flatnonzero(self._known)
+        weights = self.arrays["weights"][known_modes]
         total = weights.sum()
-        share = weights / total if total > 0 else np.full(len(known), 1 / len(known))
-        modes = known[rng.choice(len(known), size=n, p=share)]
+        share = weights / total if total > 0 else np.full(len(known_modes), 1 / len(known_modes))
+        modes = known_modes[rng.choice(len(known_modes), size=n, p=share)]
         mean = self.arrays["mean"]
         white = rng.standard_normal((n, mean.shape[1]))
         x = mean[modes] + _shaped(white, self.arrays["variance"], modes)
@@ -56,8 +56,8 @@ class ReplayDraws:
     @property
     def _known(self) -> BoolArray:
         """(K,) the modes that were released; before any was, those that label texts describe."""
-        known = self.arrays["known"] > 0
-        return known if known.any() else np.ones_like(known)
+        is_known = self.arrays["known"] > 0
+        return is_known if is_known.any() else np.ones_like(is_known)
 
 
 def _shaped(white: FloatArray, variance: FloatArray, modes: IntArray) -> FloatArray:

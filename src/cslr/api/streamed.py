@@ -69,19 +69,19 @@ def streamed(given: Arguments, encoder: str) -> EmbeddedStream:
             f"learnt from a file: cslr run --data FILE"
         )
     stream, z, public, labels = _stream(given)
-    known = None if encoder == GIVEN else load_encoder(encoder)
+    loaded = None if encoder == GIVEN else load_encoder(encoder)
     open_cache = EmbeddingCache(default_directory("public"))
-    embedded = _vectors(public, "public", known, open_cache)
+    embedded = _vectors(public, "public", loaded, open_cache)
     descriptions = np.zeros((len(labels.names), embedded.shape[1]), dtype=np.float32)
     if labels.texts is not None:
-        descriptions = _vectors(labels.texts, "label_texts", known, open_cache)
-    rows = _vectors(z, "X", known, EmbeddingCache(default_directory("private")))
+        descriptions = _vectors(labels.texts, "label_texts", loaded, open_cache)
+    rows = _vectors(z, "X", loaded, EmbeddingCache(default_directory("private")))
     _check_widths(rows, embedded, descriptions)
     family = Family(given.family, len(labels.names))
     return EmbeddedStream(
         stream,
         family,
-        GIVEN if known is None else known.id,
+        GIVEN if loaded is None else loaded.id,
         _examples(rows, stream.train, family),
         _examples(rows[:0], stream.test, family),
         embedded,
@@ -109,7 +109,7 @@ def _stream(
     numbers = _task_numbers(of_rows, tasks, outcomes, labels.names)
     clients = names_of(given.clients, "clients", len(rows))
     holders = sorted(set(clients))
-    places = {name: place for place, name in enumerate(holders)}
+    places = {name: index for index, name in enumerate(holders)}
     texts = rows if isinstance(rows, tuple) else tuple(f"row {n}" for n in range(len(rows)))
     described = labels.names if not isinstance(labels.texts, tuple) else labels.texts
     sentences = public if isinstance(public, tuple) else ()
@@ -158,7 +158,7 @@ def _public(public: tuple[str, ...] | FloatArray) -> tuple[str, ...] | FloatArra
     if len(distinct) < FEWEST:
         raise DataError(
             f"public holds {len(distinct)} distinct texts or embeddings; give {FEWEST} at least, "
-            f"better thousands, of texts that are nobody's rows"
+            f"better thousands, that are not rows of any client"
         )
     return distinct
 
@@ -174,9 +174,9 @@ def _task_numbers(
         raise DataError("X has no rows; give one at least")
     if names is None and len(tasks) > 1:
         raise DataError("tasks is missing: task_labels declares several; give each row its task")
-    places = {task.name: place for place, task in enumerate(tasks)}
-    found = [tasks[0].name] * len(outcomes) if names is None else names
-    for row, (name, outcome) in enumerate(zip(found, outcomes, strict=True)):
+    places = {task.name: index for index, task in enumerate(tasks)}
+    task_names = [tasks[0].name] * len(outcomes) if names is None else names
+    for row, (name, outcome) in enumerate(zip(task_names, outcomes, strict=True)):
         if name not in places:
             raise DataError(
                 f"tasks, row {row}: task {name!r} is not declared in task_labels; tasks: "
@@ -187,7 +187,7 @@ def _task_numbers(
                 f"y, row {row}: label {labels[outcome[0]]!r} is not one of task {name!r}; declare "
                 f"it in task_labels or move the row"
             )
-    return np.array([places[name] for name in found], dtype=np.int64)
+    return np.array([places[name] for name in task_names], dtype=np.int64)
 
 
 def _scenario(tasks: tuple[Task, ...]) -> Literal["class", "domain"]:

@@ -48,16 +48,16 @@ class Canaries:
     def overlaps(self) -> FloatArray:
         """(m, m) inner products of all that two canaries send, in bounds²."""
         overlaps = np.zeros((self.count, self.count))
-        for own, rows in zip(self.speakers, self.directions, strict=True):
-            overlaps[np.ix_(own, own)] += rows @ rows.T
+        for clients, rows in zip(self.speakers, self.directions, strict=True):
+            overlaps[np.ix_(clients, clients)] += rows @ rows.T
         return overlaps
 
     def projections(self, released: Sequence[FloatArray]) -> FloatArray:
         """(m,) inner products of what was released, (D_t,) each in bounds, with each canary."""
-        found = np.zeros(self.count)
-        for own, rows, vector in zip(self.speakers, self.directions, released, strict=True):
-            found[own] += rows @ vector
-        return found
+        total = np.zeros(self.count)
+        for clients, rows, vector in zip(self.speakers, self.directions, released, strict=True):
+            total[clients] += rows @ vector
+        return total
 
     def half(self, task: int) -> FloatArray:
         """(D_t,) what all canaries add to a sum on average, in bounds."""
@@ -85,7 +85,7 @@ def draw_canaries(count: int, sizes: Sequence[int], cap: int, rng: np.random.Gen
     order = np.arange(count)
     speakers = tuple(order[(task - order) % tasks < cap] for task in range(tasks))
     directions = tuple(
-        _directions(len(own), size, rng) for own, size in zip(speakers, sizes, strict=True)
+        _directions(len(clients), size, rng) for clients, size in zip(speakers, sizes, strict=True)
     )
     return Canaries(count, speakers, directions)
 

@@ -38,16 +38,16 @@ def conforms(residuals: ArrayLike, sigma_steps: float, alarm: float = 1e-6) -> C
     fine: at σ ≥ 2¹² steps the difference is far below double precision. A relative error of σ of
     about 3.5/√n is found with even odds at the default level: 0.35 % with 10⁶ residuals.
     """
-    found = np.asarray(residuals, dtype=np.float64).ravel()
-    if not found.size:
+    sample = np.asarray(residuals, dtype=np.float64).ravel()
+    if not sample.size:
         raise ValueError("residuals must not be empty")
-    if not np.isfinite(found).all():
+    if not np.isfinite(sample).all():
         raise ValueError("residuals must be finite")
     if not (math.isfinite(sigma_steps) and sigma_steps > 0):
         raise ValueError(f"sigma_steps must be positive and finite, not {sigma_steps}")
     if not 0 < alarm < 1:
         raise ValueError(f"alarm must lie strictly between 0 and 1, not {alarm}")
-    squared = float(np.square(found / sigma_steps).sum())
-    law = chi2(found.size)
+    squared = float(np.square(sample / sigma_steps).sum())
+    law = chi2(sample.size)
     p = min(1.0, 2.0 * min(float(law.cdf(squared)), float(law.sf(squared))))
-    return Conformance(math.sqrt(squared / found.size), p, p < alarm)
+    return Conformance(math.sqrt(squared / sample.size), p, p < alarm)

@@ -15,6 +15,7 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.config import HeadConfig, ReplayConfig
 from cslr.federation.simulation import Population
 from cslr.methods.method import MethodContext
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import SeededKeys
 from cslr.privacy.plan import Budget, Plan
@@ -68,8 +69,9 @@ def synthetic_context(
         topics=None,
         public=_near(centres[topics], rng),
         encoder="synthetic",
-        replay=ReplayConfig(dimension=dimension, anchors=ANCHORS),
+        replay=ReplayConfig(dimension=dimension),
         head=HeadConfig(),
+        constants=PaperConstants(m=ANCHORS),
         plan=plan,
         ledger=_ledger(plan, seeds),
         seeds=seeds,

@@ -99,19 +99,19 @@ class _Release:
 def _releases(plan: Plan) -> list[_Release]:
     """Everything a client contributes to, in as many tasks as it may."""
     schedule = plan.schedule
-    found: list[tuple[Charge, Released]] = []
+    releases: list[tuple[Charge, Released]] = []
     for task in range(plan.cap):
         for i in range(schedule.replay):
-            found.append((plan.charge(f"{task} sum {i}", task), _in_a_sum))
+            releases.append((plan.charge(f"{task} sum {i}", task), _in_a_sum))
         for i in range(schedule.lists):
-            found.append((plan.list_charge(f"{task} list {i}", task), _by_itself))
+            releases.append((plan.list_charge(f"{task} list {i}", task), _by_itself))
         for i in range(schedule.head):
-            found.append((plan.head_charge(f"{task} update {i}", task, i), _in_a_sum))
+            releases.append((plan.head_charge(f"{task} update {i}", task, i), _in_a_sum))
     for i in range(schedule.evaluation):
-        found.append((plan.evaluation_charge(f"evaluation {i}"), _in_a_sum))
+        releases.append((plan.evaluation_charge(f"evaluation {i}"), _in_a_sum))
     return [
-        _Release(charge, mechanism, -1.0 if place % 2 else 1.0)
-        for place, (charge, mechanism) in enumerate(found)
+        _Release(charge, mechanism, -1.0 if number % 2 else 1.0)
+        for number, (charge, mechanism) in enumerate(releases)
     ]
 
 
@@ -138,5 +138,5 @@ def _in_a_sum(vectors: FloatArray, grid: Grid, charge: Charge, ledger: Ledger) -
 
 def _by_itself(vectors: FloatArray, grid: Grid, charge: Charge, ledger: Ledger) -> FloatArray:
     """What the audited client publishes under its own name."""
-    own: FloatArray = release_each([bound(vectors[:1], grid)], charge, ledger).value[0]
-    return own
+    released: FloatArray = release_each([bound(vectors[:1], grid)], charge, ledger).value[0]
+    return released

@@ -66,12 +66,7 @@ def init_command(
     drafted = init_file(file, declaration, given)
     for line in drafted.lines(file):
         typer.echo(line)
-    where = f" --declaration {shlex.quote(str(drafted.path))}" if declaration else ""
-    typer.echo(
-        f"Wrote the draft {drafted.path}. Everything in it becomes public: check and correct the "
-        "guesses, describe every label, and set confirmed = true. This command says what is left "
-        f"to do:\n  cslr data check {shlex.quote(str(file))}{where}"
-    )
+    typer.echo(drafted.next_step(file, declaration))
 
 
 @data_app.command("check")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,12 +30,12 @@ class Drafted:
     def lines(self, data: Path) -> list[str]:
         """What was guessed and why, what could not be read, and what is left to do."""
         seen = self.seen
-        found = [
+        findings = [
             f"  {role:7} {guess.column!r}: {guess.why}" for role, guess in seen.guesses.items()
         ]
-        missing = [f"  {role:7} not found; give --{role} COLUMN" for role in _open(seen)]
+        missing = [f"  {role:7} not found" for role in _open(seen)]
         counted = f"{len(seen.clients)} clients, {len(seen.labels)} labels"
-        lines = ["Columns:", *found, *missing, f"Found: {counted}, {_tasks(seen)}."]
+        lines = ["Columns:", *findings, *missing, f"Found: {counted}, {_tasks(seen)}."]
         if seen.bad:
             shown = [f"  {described(data, problem)}" for problem in seen.problems]
             more = seen.bad - len(shown)
@@ -43,6 +44,23 @@ class Drafted:
         if self.before is not None:
             lines.append(f"The earlier draft is kept as {self.before}.")
         return lines
+
+    def next_step(self, data: Path, declaration: Path | None) -> str:
+        """What to do, and a command that runs once that is done."""
+        flags = f" --declaration {shlex.quote(str(self.path))}" if declaration else ""
+        file = shlex.quote(str(data))
+        if _open(self.seen):
+            columns = ", ".join(map(repr, self.seen.columns))
+            named = "".join(f" --{role} COLUMN" for role in _open(self.seen))
+            return (
+                f"Columns of the file: {columns}. Say which are meant:\n"
+                f"  cslr data init {file}{flags}{named}"
+            )
+        return (
+            f"Wrote the draft {self.path}. Everything in it becomes public: check and correct the "
+            "guesses, describe every label, and set confirmed = true. This command says what is "
+            f"left to do:\n  cslr data check {file}{flags}"
+        )
 
 
 def _open(seen: Seen) -> list[str]:

@@ -125,8 +125,8 @@ def _cores() -> Finding:
 
 def _network() -> Finding:
     offline = os.environ.get("HF_HUB_OFFLINE") == "1"
-    said = "HF_HUB_OFFLINE=1" if offline else "only hub encoders and `cslr data fetch` use it"
-    return Finding("network", True, said)
+    status = "HF_HUB_OFFLINE=1" if offline else "only hub encoders and `cslr data fetch` use it"
+    return Finding("network", True, status)
 
 
 def _tried(name: str, test: Callable[[], str]) -> Finding:

@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from cslr.research.experiments.places import Places
     from cslr.research.experiments.pool import Done
 
-__all__ = ["experiments_app"]
-
-experiments_app = typer.Typer(rich_markup_mode="markdown")
+__all__ = ["reproduce_command", "tables_command"]
 
 _EXPERIMENTS = Path("experiments")
 _TRACES = _EXPERIMENTS / "traces"
 
 
-@experiments_app.command("reproduce")
 def reproduce_command(
     files: Annotated[
         list[Path] | None,
@@ -98,7 +95,6 @@ def reproduce_command(
         raise typer.Exit(1)
 
 
-@experiments_app.command("tables")
 def tables_command(
     experiments: Annotated[
         Path, typer.Option(exists=True, file_okay=False, help="Directory of experiment files.")
@@ -198,18 +194,18 @@ def _check_again(
     with tempfile.TemporaryDirectory() as root:
         there = Places(Path(root) / "traces", Path(root) / "cells")
         ran = _run([cell.reading(data) for cell in drawn], there, workers, 0)
-        found = [
+        differences = [
             compared(cell, places.trace(cell.name), there.trace(cell.name))
             for cell in drawn
             if there.trace(cell.name).exists()
         ]
     typer.echo(f"{'committed':>9}  {'again':>7}  {'largest':>7}  {'':9}  cell")
-    for each in found:
+    for each in differences:
         says = "agrees" if each.agrees else "DIFFERS"
         why = f" (other {' and '.join(each.origin)})" if each.origin else ""
         figures = f"{each.committed:9.2f}  {each.again:7.2f}  {each.largest:7.2f}"
         typer.echo(f"{figures}  {says:9}  {each.cell.title}{why}")
-    agreeing = sum(each.agrees for each in found)
+    agreeing = sum(each.agrees for each in differences)
     typer.echo(f"{agreeing} of {len(drawn)} cells agree with their committed traces")
     return ran and agreeing == len(drawn)
 

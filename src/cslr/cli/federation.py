@@ -278,11 +278,11 @@ def status_command(
     typer.echo(f"tasks    {state.get('tasks', 0)}")
     if "evaluation" in state:
         shares, errors = (state["evaluation"][name] for name in ("accuracy", "standard_error"))
-        shown = (
+        scores = (
             "too few test rows" if share is None else f"{100 * share:.1f} ± {100 * error:.1f} %"
             for share, error in zip(shares, errors, strict=True)
         )
-        typer.echo(f"right    {', '.join(shown)}  (by task, noised, within ε)")
+        typer.echo(f"right    {', '.join(scores)}  (by task, noised, within ε)")
     for who, epsilon in state.get("epsilon", {}).items():
         shown = "∞" if epsilon is None else f"{epsilon:.3f}"
         typer.echo(f"ε        {shown} against {who}")

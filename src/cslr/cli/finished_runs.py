@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from click import Context
@@ -74,7 +74,7 @@ def compare_command(
     Example: `cslr runs compare runs/a runs/b`
     """
     from cslr.errors import ConfigError
-    from cslr.runs.catalogue import compared, read_run
+    from cslr.runs.catalogue import cell, compared, read_run
 
     if len(runs) < 2:
         raise ConfigError("compare needs at least two run directories; `cslr runs` lists them")
@@ -87,7 +87,7 @@ def compare_command(
     for run in runs:
         shown.add_column(Text(str(run)), overflow="fold")
     for name, values in table.items():
-        shown.add_row(name, *[Text(_cell(value)) for value in values])
+        shown.add_row(name, *[Text(cell(name, value)) for value in values])
     Console().print(shown)
 
 
@@ -113,9 +113,3 @@ def delete_command(
     for run in runs:
         delete_run(run)
         typer.echo(f"deleted {run}")
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -4,35 +4,91 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import click
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
+from typer.main import get_command
 
 # Small matrices: a second BLAS thread mostly waits for the first, and torch has its own.
 # Set before NumPy is loaded, which no import of this module does.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from cslr import __version__
-from cslr.cli.audit import audit_command
-from cslr.cli.data import data_app
-from cslr.cli.doctor import doctor_command
-from cslr.cli.experiments import experiments_app
-from cslr.cli.federation import federation_app
-from cslr.cli.finished_runs import runs_app
-from cslr.cli.predict import predict_command
-from cslr.cli.privacy import ledger_app, plan_command
-from cslr.cli.report import report_command
-from cslr.cli.run import run_command, upgrade_command
-from cslr.cli.theory import anchors_command, quality_command
 from cslr.errors import CslrError
 
 __all__ = ["app", "main"]
 
+_COMMANDS: Final = {
+    "run": "run:run_command",
+    "upgrade": "run:upgrade_command",
+    "predict": "predict:predict_command",
+    "report": "report:report_command",
+    "plan": "privacy:plan_command",
+    "audit": "audit:audit_command",
+    "anchors": "theory:anchors_command",
+    "quality": "theory:quality_command",
+    "doctor": "doctor:doctor_command",
+    "data": "data:data_app",
+    "ledger": "privacy:ledger_app",
+    "runs": "finished_runs:runs_app",
+    "federation": "federation:federation_app",
+    "reproduce": "experiments:reproduce_command",
+    "tables": "experiments:tables_command",
+}
+"""Where each command is, in ``cslr.cli``: a function, or an app with commands of its own."""
+
+
+class _Commands(dict[str, click.Command]):
+    """Commands by name; a module is imported when one of its commands is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(_COMMANDS))  # type: ignore[arg-type]
+
+    def __getitem__(self, name: str) -> click.Command:
+        if super().__getitem__(name) is None:
+            self[name] = _imported(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+def _imported(name: str) -> click.Command:
+    module, attribute = _COMMANDS[name].split(":")
+    target = getattr(import_module(f"cslr.cli.{module}"), attribute)
+    alone = typer.Typer(rich_markup_mode="markdown", callback=lambda: None)
+    if isinstance(target, typer.Typer):
+        alone.add_typer(target, name=name)
+    else:
+        alone.command(name)(target)
+    group = get_command(alone)
+    assert isinstance(group, click.Group)  # because it has a callback
+    return group.commands[name]
+
+
+class _Program(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()
+
+
 app = typer.Typer(
     name="cslr",
+    cls=_Program,
     help="Private federated continual learning over text.",
     no_args_is_help=True,
     add_completion=True,
@@ -41,11 +97,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.add_typer(data_app, name="data")
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(runs_app, name="runs")
-app.add_typer(federation_app, name="federation")
-app.add_typer(experiments_app)
 
 
 def _version(wanted: bool) -> None:
@@ -63,17 +114,6 @@ def _top(
     pass
 
 
-app.command("run")(run_command)
-app.command("upgrade")(upgrade_command)
-app.command("predict")(predict_command)
-app.command("report")(report_command)
-app.command("plan")(plan_command)
-app.command("audit")(audit_command)
-app.command("anchors")(anchors_command)
-app.command("quality")(quality_command)
-app.command("doctor")(doctor_command)
-
-
 def main() -> None:
     """The entry point: a user error is a message and exit code 2, without a traceback."""
     try:
@@ -85,6 +125,7 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
+        print("Interrupted.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader closed the pipe: `cslr predict ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -91,6 +91,8 @@ def _texts_in(file: Path) -> Iterator[str]:
                 raise DataError(f"standard input, line {number}: not valid UTF-8") from None
             yield text
         return
+    if not file.exists():
+        raise DataError(f"{file}: no such file; to predict for a text itself, give --text TEXT")
     for line in lines_of(file):
         if line.problem:
             raise DataError(described(file, line.problem))

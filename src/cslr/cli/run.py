@@ -155,8 +155,7 @@ def run_command(
         "stream.data": data,
         "stream.declaration": declaration,
         "stream.public": anchors,
-        "stream.skip_bad_rows": skip_bad_rows,
-        "stream.rows": rows,
+        "stream.rows": "valid" if skip_bad_rows and rows is None else rows,
         "stream.scenario": scenario,
         "stream.clients": clients,
         "stream.alpha": alpha,
@@ -172,9 +171,9 @@ def run_command(
         "privacy.evaluate": evaluate,
         "replay.prior": prior,
         "replay.dimension": dimension,
-        "replay.anchors": anchor_count,
+        "paper.m": anchor_count,
         "replay.sub_modes": sub_modes,
-        "replay.list_size": list_size,
+        "paper.list_size": list_size,
         "replay.matcher": matcher,
         "head.kind": head,
         "method": method,
@@ -327,7 +326,12 @@ def _show(
     result: Result, settled: SettledConfig, embedded: EmbeddedStream, *, quiet: bool, compare: bool
 ) -> None:
     """Print a result: one line if quiet, else all of it, beside the other unit if wanted."""
-    from cslr.cli.show.summary import print_other_unit, print_summary, print_verdict
+    from cslr.cli.show.summary import (
+        print_next,
+        print_other_unit,
+        print_summary,
+        print_verdict,
+    )
     from cslr.runs.units import with_unit
 
     if quiet:
@@ -337,6 +341,7 @@ def _show(
     if compare:
         _note(Console(stderr=True), "Measuring the same with --unit client, to compare ...")
         print_other_unit(result, with_unit(settled, embedded, "client"), Console())
+    print_next(result, Console())
 
 
 def _note(console: Console, text: str) -> None:

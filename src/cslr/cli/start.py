@@ -12,5 +12,6 @@ def main() -> None:
     try:
         from cslr.cli.main import main as run
     except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
         sys.exit(130)
     run()

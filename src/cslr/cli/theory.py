@@ -131,8 +131,8 @@ def anchors_command(
     )
     about_stream |= {
         "stream.clients": clients,
-        "replay.list_size": list_size,
-        "replay.anchors": anchor_count,
+        "paper.list_size": list_size,
+        "paper.m": anchor_count,
     }
     given = {name: value for name, value in about_stream.items() if value is not None}
     _examine(load_config(config, given), margin, _share("--failure", failure), counts, as_json)

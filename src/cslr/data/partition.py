@@ -73,14 +73,14 @@ def _of_task(
     reported: int,
     rng: np.random.Generator,
 ) -> Holding:
-    mine = rng.permutation(np.flatnonzero(rows.tasks == task))
+    of_task = rng.permutation(np.flatnonzero(rows.tasks == task))
     if clients <= reported:
         people = np.arange(len(rows)) if rows.people is None else rows.people
-        _, first, person = np.unique(people[mine], return_index=True, return_inverse=True)
+        _, first, person = np.unique(people[of_task], return_index=True, return_inverse=True)
         turn = np.argsort(np.argsort(first))  # people in the order they were shuffled to
-        return task_rows[turn[person] % len(task_rows)], mine
-    size = min(RESAMPLED_ROWS, len(mine))
-    drawn = rng.choice(mine, size=(len(task_rows), size))
+        return task_rows[turn[person] % len(task_rows)], of_task
+    size = min(RESAMPLED_ROWS, len(of_task))
+    drawn = rng.choice(of_task, size=(len(task_rows), size))
     return np.repeat(task_rows, size), drawn.ravel()
 
 

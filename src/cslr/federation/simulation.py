@@ -38,9 +38,9 @@ MISLEADING: Final = 64
 """Texts of a hostile client that misleads: enough that its weight is the largest there is."""
 BATCH_ROWS: Final = 16_384
 """Padded rows in one batch: bounds memory at about 100 MB."""
-BATCH_UNITS: Final = 256
-"""Units in one batch, at most."""
-BATCH_NUMBERS: Final = 1 << 17
+BATCH_UNITS: Final = 192
+"""Units in one batch, at most: one block of ``public_space`` where each has one row."""
+BATCH_NUMBERS: Final = 1 << 18
 """Coordinates of the contributions of one batch: few enough to stay in a processor's cache."""
 
 
@@ -243,7 +243,7 @@ class SimulatedCohort:
         if self.alone and not isinstance(request, Request | GradientRound):
             return 1
         if isinstance(request, Request):
-            return max(1, min(BATCH_UNITS, BATCH_NUMBERS // max(request.layout.size, 1)))
+            return max(1, min(BATCH_UNITS, BATCH_NUMBERS // max(request.layout.held, 1)))
         return BATCH_UNITS
 
     def _nobody(self, clients: tuple[int, ...] = (0,)) -> Examples:

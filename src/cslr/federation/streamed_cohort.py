@@ -9,7 +9,9 @@ It is for studies: who takes part, and that nobody exceeds a cap, is up to who m
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +29,13 @@ class StreamedCohort:
 
     batches: Callable[[], Iterator[Examples]]
     """All clients that take part, each in one batch; the same ones at every call."""
+    workers: int = 1
+    """Processes that answer for batches; the sum is the same whatever their number."""
 
     def total(self, ask: Ask[Any]) -> Summed:
         """An ideal secure sum over the clients that take part."""
+        if self.workers > 1:
+            return plain_sum(_answers(self.batches(), ask, self.workers))
         return plain_sum(answer(batch, ask) for batch in self.batches())
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
@@ -40,3 +46,27 @@ class StreamedCohort:
             clients.extend(batch.clients)
             answers.append(answer(batch, ask))
         return tuple(clients), answers
+
+
+def _answers(batches: Iterator[Examples], ask: Ask[Any], workers: int) -> Iterator[Bounded]:
+    """The answers in order; at most two batches a worker are on their way at any time."""
+    with ProcessPoolExecutor(workers, initializer=_remember, initargs=(ask,)) as pool:
+        waiting: deque[Future[Bounded]] = deque()
+        for batch in batches:
+            waiting.append(pool.submit(_answer, batch))
+            if len(waiting) >= 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+_ASKED: dict[str, Ask[Any]] = {}
+"""What this process was asked, if it is a worker: a question is sent once, not with each batch."""
+
+
+def _remember(ask: Ask[Any]) -> None:
+    _ASKED["now"] = ask
+
+
+def _answer(batch: Examples) -> Bounded:
+    return answer(batch, _ASKED["now"])

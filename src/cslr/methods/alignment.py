@@ -1,7 +1,7 @@
 """How well candidates were named, against the true modes: a measurement of studies, not private.
 
 A client does not know the true modes (the topics within a label, or the labels where lists are
-pooled); here they are known, and say what a matcher is worth.
+pooled); here they are known, which measures the quality of a matcher.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
 def _signed(batch: Examples, group: GroupLists, request: Request) -> FloatArray:
     """(b, L, m) signatures of what was released, or, where no list was, of what clients hold."""
     if request.signed is not None and request.names is not None:
-        place = {client: number for number, client in enumerate(request.names)}
-        rows = [place[client] for client in batch.clients]
+        row_of = {client: number for number, client in enumerate(request.names)}
+        rows = [row_of[client] for client in batch.clients]
         return standardised(request.signed[rows, group.place])
     space = request.space
     steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
+import numpy as np
+
 from cslr.arrays import FloatArray
 from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.methods import gradient_rounds
 from cslr.methods.alignment import Alignment, align, summary
-from cslr.methods.artefacts import replay_arrays
 from cslr.methods.federated_head import ROUNDS, federated_stage
 from cslr.methods.gradient_rounds import check_tasks, gradient_facts, gradient_stage, start_rule
 from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
@@ -45,9 +46,9 @@ PASSES: Final = 10
 def agree(context: MethodContext) -> Agreement:
     """Everything public, fixed before the first release; written into the ledger's plan."""
     replay, seeds = context.replay, context.seeds
-    if replay.anchors > len(context.public):
+    if context.constants.m > len(context.public):
         raise ConfigError(
-            f"replay.anchors = {replay.anchors} is more than the {len(context.public)} public "
+            f"paper.m = {context.constants.m} is more than the {len(context.public)} public "
             "sentences; use fewer (--anchor-count)"
         )
     space = _space_of(context)
@@ -78,7 +79,7 @@ def agree(context: MethodContext) -> Agreement:
     agreement = Agreement(
         space,
         modes,
-        ListLearner(size=replay.list_size or default),
+        ListLearner(size=context.constants.list_size or default),
         replay.matching,
         "tied" if resolution.tied else replay.second_moments,
         seeds.seed,
@@ -95,7 +96,7 @@ def agree(context: MethodContext) -> Agreement:
 
 def _space_of(context: MethodContext) -> PublicSpace:
     replay = context.replay
-    public, count = _Public(context.public), replay.anchors
+    public, count = _Public(context.public), context.constants.m
     settings = (replay.directions, count, context.seeds, replay.anchor_kind)
     return _space(public, context.encoder, *settings)
 
@@ -223,19 +224,22 @@ def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
     return Rehearsal(
         context.initial_head(),
         context.head_settings,
-        context.head.samples,
+        context.constants.n_r,
         PASSES,
         context.seeds.under("rehearse", releases),
+        context.label_texts if context.replay.prior == "labels" else None,
     )
 
 
 def prior_head(context: MethodContext) -> Head:
     """The head that label texts and public sentences give: where training by clients begins."""
-    one = {"release": "sum", "sub_modes": 1, "list_size": 1}
-    plain = context.replay.model_copy(update=one)
-    labels = replace(context, replay=plain)
+    labels = replace(
+        context,
+        replay=context.replay.model_copy(update={"release": "sum", "sub_modes": 1}),
+        constants=context.constants.model_copy(update={"list_size": 1}),
+    )
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
-    return session.learn(rehearsal_of(labels, 0))
+    return session.learn(replace(rehearsal_of(labels, 0), texts=None))
 
 
 def _first_head(context: MethodContext) -> Head:
@@ -243,6 +247,23 @@ def _first_head(context: MethodContext) -> Head:
     if context.paper is not None and context.paper.start == "random":
         return context.initial_head()
     return prior_head(context)
+
+
+def _replay_arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
+    """Q_{1:t} as arrays that a run saves: enough to draw from it without anything else."""
+    return {
+        "weights": replay.weights,
+        "mean": replay.mean,
+        "variance": replay.gaussians(agreement.space).covariance
+        if replay.covariance is None
+        else replay.covariance,
+        "labels": replay.labels.astype(np.float64),
+        "tasks": replay.tasks.astype(np.float64),
+        "targets": replay.targets,
+        "known": replay.known.astype(np.float64),
+        "centre": agreement.space.centre,
+        "basis": agreement.space.basis,
+    }
 
 
 def _fitted(
@@ -264,7 +285,9 @@ def _fitted(
         head = session.learn(rehearsal_of(context, tasks))
         if session.agreement.second_moments == "shared":
             encoder_heads = [_encoder_head(view, session, replay, head) for view in context.views]
-    fitted = fitted_by(head, known, context.family, replay=replay_arrays(replay, session.agreement))
+    fitted = fitted_by(
+        head, known, context.family, replay=_replay_arrays(replay, session.agreement)
+    )
     return replace(
         fitted,
         artefacts={

@@ -51,8 +51,8 @@ def federated_stage(
             replay=None if sampler is None else _samples(sampler, context, seeds.at("replay")),
             teacher=teacher,
             taught=context.seen(task),
-            loss=context.head.replay_loss,
-            weight=context.head.replay_weight,
+            loss=context.constants.replay_loss,
+            weight=context.constants.replay_weight,
             learning_rate=context.head_settings.learning_rate,
             last_layer=private,
             seeds=seeds,
@@ -65,7 +65,7 @@ def federated_stage(
 def _samples(sampler: Sampler, context: MethodContext, rng: np.random.Generator) -> Batch:
     """n_r samples in total, as in the paper."""
     kinds = len(np.unique(sampler.kinds))
-    return sampler.draw(max(2, context.head.samples // kinds), rng)
+    return sampler.draw(max(2, context.constants.n_r // kinds), rng)
 
 
 def _private(context: MethodContext, task: int, number: int, training: LocalTraining) -> Head:

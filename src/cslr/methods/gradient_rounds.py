@@ -60,12 +60,11 @@ def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: in
     asks for a released replay.
     """
     replay = config.replay
-    asked = (replay.release, replay.sub_modes, replay.list_size)
+    asked = (replay.release, replay.sub_modes, config.paper.list_size)
     return (
         config.head.kind is None
         and all_labels_in_every_task(tasks, labels)
         and not config.encoders
-        and not config.upgrade.after
         and replay.prior == "labels"
         and asked == (None,) * len(asked)
     )

@@ -183,11 +183,11 @@ class MethodContext:
 
     @property
     def enforced(self) -> bool:
-        """Whether somebody's privacy depends on this run."""
+        """Whether privacy is enforced: the rows belong to real clients."""
         return self.ledger.federation.privacy == "enforced"
 
     def open_cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
-        """NON-PRIVATE. The same clients, whose rows can be looked at: for studies and audits."""
+        """NON-PRIVATE. The same clients with access to their rows, for studies and audits."""
         cohort = self.cohort(task, update)
         if self.enforced or not isinstance(cohort, SimulatedCohort):
             raise PrivacyError(
@@ -256,10 +256,10 @@ class Method:
 
 
 def fitted_by(
-    head: Head, known: BoolArray, family: Family, **more: Mapping[str, FloatArray]
+    head: Head, known_labels: BoolArray, family: Family, **more: Mapping[str, FloatArray]
 ) -> Fitted:
     """What a head knows; it is silent about labels it was never shown."""
-    heard = known[family.label_of_output()]
+    heard = known_labels[family.label_of_output()]
 
     def scores(z: FloatArray) -> FloatArray:
         return np.where(heard, head.scores(z), -np.inf)

@@ -35,6 +35,8 @@ MOST: Final = 0.87
 """Share of the gap that was closed where noise hardly mattered."""
 HALF: Final = 4.0
 """Signal at which half of that is closed."""
+OFF: Final = {"person": 45, "client": 30}
+"""Points by which forecasts were off at most on streams that they were not set by."""
 NOTHING, LITTLE, PART = 0.15, 0.3, 0.6
 """Forecasts below which nothing, little, or a part of the gap is promised."""
 _SPREAD: Final = (
@@ -135,11 +137,13 @@ class Outlook:
         if self.plan.unit is None:
             return "No noise: nothing is protected."
         percent = f"about {5 * round(20 * self.share):d} % of the gap to pooled training"
+        unit = self.federation.budget.unit
+        doubt = f"On other streams such forecasts were off by up to {OFF[unit]} points."
         if self.share >= PART:
-            return f"Expected to close {percent}, from zero-shot on."
+            return f"Expected to close {percent}, from zero-shot on. {doubt}"
         if self.share >= LITTLE:
-            return f"Expected to close {percent}; more units or a larger ε help."
-        units = _UNITS[self.federation.budget.unit]
+            return f"Expected to close {percent}; more units or a larger ε help. {doubt}"
+        units = _UNITS[unit]
         if self.share >= NOTHING:
             return (
                 f"Little: {percent} at best, and it may end no better than zero-shot. Compare with "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.arrays import BoolArray, FloatArray
 from cslr.numerics.gaussian import Gaussians, log_density
 
 __all__ = ["Mixture", "e_step", "fit", "m_step", "one_component"]
@@ -98,11 +98,12 @@ def m_step(
     weights = mass / _or_one(np.sum(mass, axis=-1, keepdims=True))
     # Around the client's own mean the difference of two squares loses nothing that matters.
     centre = _mean(rows, mask)
-    transposed = np.swapaxes(share, -1, -2)
-    rows = np.where(mask[..., None], rows - centre, 0.0)
-    offset = transposed @ rows / _or_one(mass)[..., None]
-    square = transposed @ np.square(rows) / _or_one(mass)[..., None]
-    variance = np.maximum(square - np.square(offset), floor)
+    transposed = np.swapaxes(share / _or_one(mass)[..., None, :], -1, -2)
+    rows = rows - centre  # where a row is masked out, its share is 0
+    offset = transposed @ rows
+    variance = transposed @ np.square(rows, out=rows)
+    variance -= np.square(offset)
+    np.maximum(variance, floor, out=variance)
     spare = _spare(prior, offset.shape[-2:], floor)
     mean = np.where(empty[..., None], spare.mean, offset + centre)
     variance = np.where(empty[..., None], spare.covariance, variance)
@@ -147,16 +148,98 @@ def fit(
     b, d = x.shape[0], x.shape[2]
     if means.ndim != 4 or 0 in (means.shape[0], means.shape[2]) or means.shape[1::2] != (b, d):
         raise ValueError(f"starts must have shape (s, {b}, K, {d}), got {means.shape}")
-    rows = _real_rows(x, mask)
-    spread = np.where(mask[..., None], rows - _mean(rows, mask), 0.0)
-    variance = np.maximum(_mean(np.square(spread), mask), floor)  # (b, 1, d)
-    weights = np.full(means.shape[:-1], 1.0 / means.shape[2])
-    mixture = Mixture(weights, Gaussians(means, np.broadcast_to(variance, means.shape)))
+    rows = _Rows.of(x, mask)
+    mean: FloatArray = (
+        np.moveaxis(means, 0, 1) - rows.centre[:, None]
+    )  # (b, s, K, d), about the client's own
+    variance: FloatArray = np.broadcast_to(
+        np.maximum(rows.variance, floor)[:, None, None], mean.shape
+    )
+    weights: FloatArray = np.full(mean.shape[:-1], 1.0 / mean.shape[2])
     for _ in range(iterations):
-        responsibilities, _ = e_step(mixture, rows, mask)
-        mixture = m_step(responsibilities, rows, mask, floor)
-    best = np.argmax(e_step(mixture, rows, mask)[1], axis=0)  # (b,)
-    return _choose(mixture, best, np.arange(b))
+        share, _ = _expect(rows, weights, mean, variance)
+        weights, mean, variance = _maximise(rows, share, floor)
+    best = (np.arange(b), np.argmax(_expect(rows, weights, mean, variance)[1], axis=1))
+    weights, mean, variance = weights[best], mean[best], variance[best]
+    mean = np.where(weights[..., None] > 0, mean + rows.centre, 0.0)
+    return Mixture(weights, Gaussians(mean, variance))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The real rows of b clients, each about its client's mean; zeros in place of the others."""
+
+    centre: FloatArray  # (b, 1, d)
+    powers: FloatArray  # (b, n, 2 d): the rows, and their squares
+    mask: BoolArray  # (b, 1, 1, n)
+
+    @classmethod
+    def of(cls, x: FloatArray, mask: BoolArray) -> _Rows:
+        """Of x (b, n, d)."""
+        rows = _real_rows(x, mask)
+        if not np.isfinite(rows).all():
+            raise ValueError("x must be finite")
+        centre, d = _mean(rows, mask), rows.shape[-1]
+        powers = np.empty((*rows.shape[:-1], 2 * d))
+        np.subtract(rows, centre, out=powers[..., :d])
+        powers[..., :d][~mask] = 0.0
+        np.square(powers[..., :d], out=powers[..., d:])
+        return cls(centre, powers, mask[:, None, None])
+
+    @property
+    def variance(self) -> FloatArray:
+        """(b, d)."""
+        d = self.centre.shape[-1]
+        return _mean(self.powers[..., d:], self.mask[:, 0, 0])[:, 0]
+
+
+def _expect(
+    rows: _Rows, weights: FloatArray, mean: FloatArray, variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """``e_step`` for all starts: shares (b, s, K, n), log-likelihoods (b, s) but for a constant.
+
+    ``Σ (x − μ)²/v = x²·(1/v) − 2 x·(μ/v) + Σ μ²/v``: one product with ``rows.powers`` for each
+    client, for all its starts and components together.
+    """
+    b, s, k, d = mean.shape
+    factor = np.empty((b, s, k, 2 * d))
+    precision = np.divide(1.0, variance, out=factor[..., d:])
+    weighted = np.multiply(mean, precision, out=factor[..., :d])
+    constant = np.einsum("bskd,bskd->bsk", weighted, mean)
+    weighted *= -2.0
+    joint = factor.reshape(b, s * k, 2 * d) @ np.swapaxes(rows.powers, 1, 2)
+    joint = joint.reshape(b, s, k, rows.powers.shape[1])
+    joint += constant[..., None]
+    np.maximum(joint, 0.0, out=joint)  # a squared distance
+    joint *= -0.5
+    with np.errstate(divide="ignore"):
+        joint += (np.log(weights) - 0.5 * np.log(variance).sum(axis=-1))[..., None]
+    peak = np.max(joint, axis=2, keepdims=True, initial=-np.inf)
+    peak[~np.isfinite(peak)] = 0.0
+    joint -= peak
+    share = np.exp(joint, out=joint)
+    total = share.sum(axis=2, keepdims=True)
+    with np.errstate(divide="ignore"):
+        evidence = np.where(rows.mask, np.log(total) + peak, 0.0).sum(axis=(2, 3))
+    share *= rows.mask / _or_one(total)
+    return share, evidence
+
+
+def _maximise(
+    rows: _Rows, share: FloatArray, floor: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """``m_step`` for shares (b, s, K, n): weights (b, s, K), means and variances (b, s, K, d)."""
+    b, s, k, n = share.shape
+    d = rows.centre.shape[-1]
+    mass = share.sum(axis=-1)
+    mass[mass <= _EMPTY * mass.sum(axis=-1, keepdims=True)] = 0.0
+    sums = (share.reshape(b, s * k, n) @ rows.powers).reshape(b, s, k, 2 * d)
+    sums /= _or_one(mass)[..., None]
+    mean, variance = sums[..., :d], sums[..., d:]
+    variance -= np.square(mean)
+    np.maximum(variance, floor, out=variance)
+    variance[mass == 0] = floor
+    return mass / _or_one(mass.sum(axis=-1, keepdims=True)), mean, variance
 
 
 def one_component(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
@@ -168,17 +251,12 @@ def one_component(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
     _check_floor(floor)
     rows = _real_rows(x, mask)
     count = np.sum(mask, axis=-1)  # (b,)
+    weights = (count > 0)[:, None].astype(np.float64)
+    if rows.shape[-2] == 1:  # a row is its own mean
+        return Mixture(weights, Gaussians(rows, np.broadcast_to(floor, rows.shape)))
     mean = _mean(rows, mask)  # (b, 1, d)
     apart = rows - mean
     if not mask.all():
         apart[~mask] = 0.0
     variance = np.maximum(_mean(np.square(apart, out=apart), mask), floor)
-    weights = (count > 0)[:, None].astype(np.float64)
     return Mixture(weights, Gaussians(mean, variance))
-
-
-def _choose(mixture: Mixture, start: IntArray, client: IntArray) -> Mixture:
-    """From a Mixture of (s, b): for each client the start named."""
-    gaussians = mixture.gaussians
-    chosen = Gaussians(gaussians.mean[start, client], gaussians.covariance[start, client])
-    return Mixture(mixture.weights[start, client], chosen)

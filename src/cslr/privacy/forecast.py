@@ -66,7 +66,7 @@ def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
 
 
 def promise_warnings(epsilon: float, delta: float, count: int, unit: Unit = "client") -> list[str]:
-    """What is to be said of a promise that protects little: ε above 20, δ ≥ 1/N."""
+    """Warnings about a weak guarantee: ε above 20, or δ ≥ 1/N."""
     warnings = [weak_delta(delta, count, unit)]
     if _WEAK_EPSILON < epsilon < math.inf:
         warnings.insert(

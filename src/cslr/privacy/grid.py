@@ -17,13 +17,16 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.privacy.values import _SEAL, Bounded
 
-__all__ = ["STEPS", "Grid", "NotAdmitted", "admit", "bound"]
+__all__ = ["STEPS", "Grid", "NotAdmitted", "admit", "bound", "bound_with_matrix", "joint_norms"]
 
 STEPS: Final = 2**20
 """Grid steps in one clipping bound: fine enough that any useful σ is at least 2¹² steps."""
 
 _EXACT: Final = 2**52
 """Steps: up to here sums are exact in 64-bit integers and in doubles, with room for the noise."""
+_INSIDE: Final = 1 - 2**-9
+"""Factors of a matrix are rounded to the nearest step this far inside the bound, which few of them
+then exceed: truncated, small ones would all be told too small."""
 
 
 class NotAdmitted(ValueError):
@@ -98,6 +101,58 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     squared = np.einsum("ij,ij->i", scaled, scaled)
     rows = scaled.astype(np.int64)
     return Bounded(_clip_integers(rows, squared, grid.most), grid, _SEAL)
+
+
+def bound_with_matrix(vectors: FloatArray, factors: FloatArray, grid: Grid) -> Bounded:
+    """Clip each client's vector together with a matrix FᵀF, whose upper triangle is the rest of it.
+
+    vectors: (b, D); factors: (b, n, r) F of each client, a row of zeros for nothing. F is what is
+    put on the grid: products of whole numbers are whole, so the sum of all matrices is one exact
+    product, and no client's matrix is ever formed.
+
+    Guarantee: every vector of the result, its triangle included, has integer ℓ2 norm ≤
+    ``grid.most``, whatever the input. One that is not finite is refused first.
+    """
+    vectors, factors = np.asarray(vectors, np.float64), np.asarray(factors, np.float64)
+    if vectors.ndim != 2 or factors.ndim != 3 or len(vectors) != len(factors):
+        raise ValueError(
+            f"vectors and factors must have shapes (clients, coordinates) and (clients, rows, "
+            f"directions), not {vectors.shape} and {factors.shape}"
+        )
+    if len(vectors) > grid.most_clients:
+        raise ValueError(f"vectors: this grid allows at most {grid.most_clients} clients")
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = joint_norms(vectors, factors)
+    bad = np.flatnonzero(~np.isfinite(norm))  # a NaN, an infinity, or too long to be squared
+    if bad.size:
+        raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
+    kept = np.minimum(1.0, grid.bound / grid.share / np.maximum(norm, np.finfo(np.float64).tiny))
+    steps = kept / grid.bound * grid.steps
+    vectors = np.trunc(vectors * steps[:, None])
+    factors = factors * (_INSIDE * np.sqrt(steps))[:, None, None]
+    np.rint(factors, out=factors)
+    limit = grid.most**2
+    while (over := _squares(vectors, factors) > limit).any():  # vectors alone are never too long
+        factors[over] = np.trunc(factors[over] * _INSIDE)
+    return Bounded(vectors.astype(np.int64), grid, _SEAL, factors)
+
+
+def joint_norms(vectors: FloatArray, factors: FloatArray) -> FloatArray:
+    """(b,) the ℓ2 norms of vectors (b, D) with the upper triangles of FᵀF of factors (b, n, r)."""
+    norms: FloatArray = np.sqrt(_squares(vectors, factors))
+    return norms
+
+
+def _squares(vectors: FloatArray, factors: FloatArray) -> FloatArray:
+    """(b,) squared norms. ‖FᵀF‖ = ‖FFᵀ‖, and a triangle has half of it and of its diagonal.
+
+    Of whole numbers within a bound all sums are exact.
+    """
+    small = factors @ np.swapaxes(factors, -1, -2)  # (b, n, n)
+    diagonal = np.einsum("bni,bni->bi", factors, factors)
+    matrix = np.einsum("bnm,bnm->b", small, small) + np.einsum("bi,bi->b", diagonal, diagonal)
+    squares: FloatArray = np.einsum("ij,ij->i", vectors, vectors) + matrix / 2
+    return squares
 
 
 def admit(rows: IntArray, grid: Grid) -> Bounded:

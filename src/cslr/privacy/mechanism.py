@@ -123,7 +123,7 @@ def finish(charge: Charge, ledger: Ledger) -> Released[FloatArray] | None:
 
 
 def _check_drawn_here(charge: Charge) -> None:
-    """A ledger may say that clients added the noise only where they did."""
+    """Refuse to draw noise for a charge that says the clients added it."""
     if charge.noise == "clients":
         raise ValueError(
             f"the charge of {charge.label!r} says that clients add the noise; publish their sum"

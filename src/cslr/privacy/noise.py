@@ -59,7 +59,7 @@ def key_for_sum(key: bytes, total: IntArray) -> bytes:
 
 
 def tag_for_sum(key: bytes, total: IntArray) -> str:
-    """What the ledger writes to recognise the same sum again; says nothing without the key."""
+    """A tag by which the ledger recognises the same sum; without the key it reveals nothing."""
     return hmac.digest(key, b"tag\0" + _bytes_of(total), hashlib.sha256).hex()
 
 

@@ -36,7 +36,7 @@ def share_scale(sigma: float, steps: int, threshold: int, colluders: int) -> flo
     """Standard deviation of one client's share, in grid steps.
 
     sigma: the noise multiplier that the plan asks for. threshold: t, the fewest survivors.
-    colluders: c, of whose shares nothing is expected.
+    colluders: c, whose shares are not counted on.
     """
     if colluders < 1:
         raise ValueError(

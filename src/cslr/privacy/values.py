@@ -13,9 +13,12 @@ test checks that no module but those above asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
-from cslr.arrays import IntArray
+import numpy as np
+
+from cslr.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cslr.privacy.grid import Grid
@@ -43,15 +46,47 @@ class Bounded:
     into a sum.
     """
 
-    __slots__ = ("_rows", "grid")
+    __slots__ = ("_factors", "_rows", "grid")
 
-    def __init__(self, rows: IntArray, grid: Grid, seal: _Seal) -> None:
+    def __init__(
+        self, rows: IntArray, grid: Grid, seal: _Seal, factors: FloatArray | None = None
+    ) -> None:
         self._rows = rows
+        self._factors = factors  # (b, n, r) whole numbers: FᵀF is the rest of a vector
         self.grid = grid
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def rows(self, seal: _Seal) -> IntArray:
-        """The integer rows, for the sum."""
-        return self._rows
+        """The integer rows, whole."""
+        if self._factors is None:
+            return self._rows
+        products = np.swapaxes(self._factors, -1, -2) @ self._factors
+        return np.concatenate([self._rows, _upper(products)], axis=1)
+
+    def total(self, seal: _Seal) -> IntArray:
+        """(D,) the sum of the rows; matrices are summed as one product and not formed.
+
+        Each is bounded, so all sums on the way are whole numbers that doubles hold exactly.
+        """
+        total: IntArray = self._rows.sum(axis=0, dtype=np.int64)
+        if self._factors is None:
+            return total
+        stacked = self._factors.reshape(-1, self._factors.shape[-1])
+        return np.concatenate([total, _upper(stacked.T @ stacked)])
+
+
+def _upper(matrices: FloatArray) -> IntArray:
+    """(..., r (r + 1) / 2) the upper triangles of whole-numbered matrices (..., r, r)."""
+    flat = matrices.reshape(*matrices.shape[:-2], -1)
+    return flat.take(_triangle(matrices.shape[-1]), axis=-1).astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def _triangle(dimension: int) -> IntArray:
+    """The places of the upper triangle in a flat matrix."""
+    return np.ravel_multi_index(np.triu_indices(dimension), (dimension, dimension))
 
 
 @final

@@ -14,7 +14,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
-from cslr.paper_constants import PaperConstants
+from cslr.paper_constants import SHARED_CONSTANTS, PaperConstants
 from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Plan
 from cslr.protocol.head import Head
@@ -200,7 +200,7 @@ class Agreement:
         if self.resolution != FEW_UNITS:  # plans of few units are as they were before
             facts["resolution"] = self.resolution.facts()
         if self.paper is not None:
-            facts["paper"] = self.paper.model_dump(mode="json")
+            facts["paper"] = self.paper.model_dump(mode="json", exclude=SHARED_CONSTANTS)
         if self.clients_per_person > 1:
             facts["clients_per_person"] = self.clients_per_person
         return facts

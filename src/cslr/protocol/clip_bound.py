@@ -9,10 +9,13 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians
+from cslr.privacy.grid import joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.list_mode import list_statistics
 from cslr.protocol.literal.device import bounds, list_bound
 from cslr.protocol.round import statistics_of
+from cslr.protocol.step1_list import coordinates_of
+from cslr.protocol.step4_aggregate.tied import tied_factors
 from cslr.seeding import Seeds
 
 __all__ = ["with_bound"]
@@ -48,7 +51,8 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
         layout=agreement.layout(count),
         candidates=None if offered is None else offered[: len(groups)],
     )
-    statistics = statistics_of(examples, request)
+    x = coordinates_of(examples, request)
+    statistics = statistics_of(examples, request, x)
     list_norms = np.linalg.norm(
         agreement.list_layout(len(groups)).pack(list_statistics(examples, request)), axis=1
     )
@@ -59,7 +63,8 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
         bounds = [float(np.quantile(norm, BOUND_QUANTILE)) for norm in norms]
         kept = float(np.minimum(1.0, bounds[0] / norms[0]).mean())
         return replace(agreement, bounds=(*bounds, TARGET_BOUND), kept=kept)
-    joint = np.linalg.norm(request.layout.pack(statistics), axis=1)
+    factors = tied_factors(x, examples, request)  # no column where there is no matrix
+    joint = joint_norms(request.layout.pack(statistics), factors)
     bound = float(np.quantile(joint, BOUND_QUANTILE))
     kept = float(np.minimum(1.0, bound / joint).mean())
     # Several clients may hold rows of one unit: together they move a sum by at most the bound.

@@ -61,8 +61,8 @@ def list_of(examples: Examples, ask: Ask[Request]) -> Bounded:
 
 def list_ask(request: Request, agreement: Agreement) -> Ask[Request]:
     """Line 1: the request for the lists of a task."""
-    told = replace(request, layout=agreement.list_layout(len(request.groups)))
-    return Ask(f"task {request.task} list", "list", told, Grid(agreement.list_bound))
+    of_lists = replace(request, layout=agreement.list_layout(len(request.groups)))
+    return Ask(f"task {request.task} list", "list", of_lists, Grid(agreement.list_bound))
 
 
 def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
@@ -74,7 +74,7 @@ def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
     names = dict(zip(clients, ids, strict=True))
     # Clusters are no prototypes: what is summed is taken about the middle of each group.
     middles = [
-        request.prototypes_of(place).mean.mean(axis=0) for place in range(len(request.groups))
+        request.prototypes_of(group).mean.mean(axis=0) for group in range(len(request.groups))
     ]
     means = np.repeat(np.stack(middles), request.sub_modes, axis=0)
     return replace(request, names=names, prototypes=Gaussians(means, request.prototypes.covariance))
@@ -83,13 +83,15 @@ def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
 def _written_names(request: Request, clients: list[int], released: Named) -> Request:
     """The same in the paper's protocol; means that are selected are those of the released lists."""
     names = dict(zip(clients, released.ids, strict=True))
-    told = replace(request, names=names, signed=released.signed)
+    answered = replace(request, names=names, signed=released.signed)
     if request.candidates is None:
-        return told
+        return answered
     union = np.moveaxis(released.mean, 1, 0).reshape(
         len(request.groups), -1, released.mean.shape[-1]
     )
-    return replace(told, candidates=union, layout=replace(request.layout, dimension=union.shape[1]))
+    return replace(
+        answered, candidates=union, layout=replace(request.layout, dimension=union.shape[1])
+    )
 
 
 def server_ids(lists: Statistics, request: Request) -> IntArray:
@@ -106,18 +108,18 @@ def server_ids(lists: Statistics, request: Request) -> IntArray:
     wider = lists.second.reshape(*shape, 1) / steady
     covariance = request.space.spread * np.clip(1.0 + wider, 0.25, 4.0)
     ids = np.zeros(shape, dtype=np.int64)
-    for place in range(groups):
-        candidates = Gaussians(mean[:, place], covariance[:, place])
+    for group in range(groups):
+        candidates = Gaussians(mean[:, group], covariance[:, group])
         if request.matcher == "signature":
-            ids[:, place] = _clustered(candidates, request)
+            ids[:, group] = _clustered(candidates, request)
         else:
             rngs = [
-                Seeds(request.seed).at("task", request.task, "names", place, "client", client)
+                Seeds(request.seed).at("task", request.task, "names", group, "client", client)
                 for client in range(len(ids))
             ]
-            mixture = Mixture(weight[:, place], candidates)
-            prototypes = request.prototypes_of(place)
-            ids[:, place] = match(mixture, prototypes, request.space.anchors, request.matcher, rngs)
+            mixture = Mixture(weight[:, group], candidates)
+            prototypes = request.prototypes_of(group)
+            ids[:, group] = match(mixture, prototypes, request.space.anchors, request.matcher, rngs)
     return ids
 
 

@@ -29,8 +29,8 @@ def sigmoid(scores: FloatArray) -> FloatArray:
 def cross_entropy_slope(scores: FloatArray, wanted: FloatArray, one_by_one: bool) -> FloatArray:
     """∂/∂scores (..., n, o) of the mean over rows of the cross-entropy against targets (..., n, o).
 
-    one_by_one: the binary one, averaged over outputs too; otherwise the softmax's, whose targets
-    need not add up to one.
+    one_by_one: binary cross-entropy, averaged over outputs too; otherwise that of the softmax,
+    whose targets need not sum to one.
     """
     n, outputs = scores.shape[-2:]
     if one_by_one:

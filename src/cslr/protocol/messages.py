@@ -160,11 +160,11 @@ def messages_of(charge: Charge) -> tuple[MessageKind, ...]:
 
     Refused if none is declared, or if the charge claims what its kind does not allow.
     """
-    found = tuple(message for message in MESSAGES if message.pays(charge))
-    if not found:
+    matching = tuple(message for message in MESSAGES if message.pays(charge))
+    if not matching:
         raise PrivacyError(
             f"{charge.label!r} (part {charge.part}, sigma {charge.sigma}, q {charge.q:g}) "
             "does not match any declared message of a client; declare it in "
             "cslr/protocol/messages.py"
         )
-    return found
+    return matching

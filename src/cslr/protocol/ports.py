@@ -83,9 +83,9 @@ class Request:
         """J: modes of each group."""
         return len(self.prototypes.mean) // len(self.groups)
 
-    def prototypes_of(self, place: int) -> Gaussians:
+    def prototypes_of(self, group: int) -> Gaussians:
         """(J, r) the prototypes of the group at this place."""
-        chosen = slice(place * self.sub_modes, (place + 1) * self.sub_modes)
+        chosen = slice(group * self.sub_modes, (group + 1) * self.sub_modes)
         return Gaussians(self.prototypes.mean[chosen], self.prototypes.covariance[chosen])
 
 

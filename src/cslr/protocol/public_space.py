@@ -43,6 +43,10 @@ SHAPE_POWER: Final = 0.5
 
 With 1 a head whitens, and so trusts the directions in which the means are mostly noise; with 0 it
 ignores what is publicly known about the shape of a class."""
+FEW_ROWS: Final = 32
+"""Rows of a unit below which its product is too small to be worth a call of its own."""
+BLOCK: Final = 192
+"""Rows of one product of such units: a multiple of the tiles of matrix libraries."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class PublicSpace:
     def into(self, z: FloatArray) -> FloatArray:
         """Embeddings (..., d) -> released coordinates (..., r)."""
         directions = self.basis[:, : self.dimension]
+        if z.ndim > 2 and z.shape[-2] < FEW_ROWS:
+            return _in_blocks(z, directions, self.centre @ directions)
         return z @ directions - self.centre @ directions
 
     def lift(self, x: FloatArray) -> FloatArray:
@@ -102,6 +108,22 @@ class PublicSpace:
         for array in (self.centre, self.basis, self.between, self.within, self.anchors):
             sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return sha.hexdigest()[:32]
+
+
+def _in_blocks(z: FloatArray, directions: FloatArray, centre: FloatArray) -> FloatArray:
+    """z (b, n, d) times directions (d, r) minus centre (r,), in products of equal shape.
+
+    The last one is filled up with zeros, so that a row has the same bits wherever it stands and
+    whoever stands beside it.
+    """
+    rows = z.reshape(-1, z.shape[-1]).astype(np.float64)
+    short = -len(rows) % BLOCK
+    filled = np.concatenate([rows, np.zeros((short, rows.shape[1]))]) if short else rows
+    product = np.empty((len(filled), directions.shape[1]))
+    for begin in range(0, len(filled), BLOCK):
+        np.matmul(filled[begin : begin + BLOCK], directions, out=product[begin : begin + BLOCK])
+    product -= centre
+    return product[: len(rows)].reshape(*z.shape[:-1], directions.shape[1])
 
 
 def known_directions(sentences: int) -> int:
@@ -216,7 +238,12 @@ class Modes:
 
     def of_groups(self, groups: tuple[tuple[int, ...], ...]) -> IntArray:
         """Indices of the modes of these groups, in the order of ``groups``."""
-        places = [np.flatnonzero(self.group == self.groups.index(group)) for group in groups]
+        number = {group: place for place, group in enumerate(self.groups)}
+        wanted = [number[group] for group in groups]
+        order = np.argsort(self.group, kind="stable")
+        held = self.group[order]
+        begins, ends = np.searchsorted(held, wanted), np.searchsorted(held, wanted, side="right")
+        places = [order[begin:end] for begin, end in zip(begins, ends, strict=True)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *places])
 
 

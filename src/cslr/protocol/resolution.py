@@ -62,7 +62,8 @@ class Resolution:
     """Relative doubt about the expected sum of weights."""
     second_scale: float = 0.5
     tied: int = 0  # r₂
-    tied_scale: float = 1.0
+    tied_scale: float = math.sqrt(2)
+    """An entry off the diagonal stands for two: the triangle is as long as the matrix."""
     simulated_rows: int = 16
     """Rows per label of the simulated units that the clipping bound is learnt from."""
     simulated_labels: int | None = None

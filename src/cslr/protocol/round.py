@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from cslr.arrays import FloatArray
-from cslr.privacy.grid import bound
+from cslr.privacy.grid import bound, bound_with_matrix
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released, gather
@@ -24,11 +24,11 @@ from cslr.protocol.literal.device import mode_sums
 from cslr.protocol.literal.replay import written_replay
 from cslr.protocol.once import release_lists, release_sum
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request
-from cslr.protocol.step1_list import group_lists
+from cslr.protocol.step1_list import coordinates_of, group_lists
 from cslr.protocol.step3_match import canonical_ids
 from cslr.protocol.step4_aggregate.contribution import Statistics, group_statistics, joined
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
-from cslr.protocol.step4_aggregate.tied import with_tied
+from cslr.protocol.step4_aggregate.tied import tied_factors
 from cslr.protocol.step5_rehearse import Rehearsal, rehearse
 from cslr.protocol.targets import group_targets
 
@@ -47,14 +47,16 @@ __all__ = [
 BLOCKS: Final = ("weights", "means", "seconds", "targets")
 
 
-def statistics_of(examples: Examples, request: Request) -> Statistics:
+def statistics_of(
+    examples: Examples, request: Request, coordinates: FloatArray | None = None
+) -> Statistics:
     """Lines 1 to 7, on the device: the raw statistics of b clients about each mode.
 
-    Clients are independent, so their order does not matter.
+    coordinates: ``coordinates_of`` the examples, where they are known.
     """
     parts: list[Statistics] = []
     # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
-    for x, group in group_lists(examples, request):
+    for x, group in group_lists(examples, request, coordinates):
         # Line 3: each candidate's target, as far as its label does not settle it.
         targets = group_targets(examples, x, group, request)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
@@ -62,7 +64,7 @@ def statistics_of(examples: Examples, request: Request) -> Statistics:
         # Line 8: sufficient statistics per mode, relative to its prototype.
         of_group = group_statistics if request.paper is None else mode_sums
         parts.append(of_group(x, group, ids, targets, request))
-    return with_tied(joined(parts), examples, request)
+    return joined(parts)
 
 
 def sum_ask(request: Request) -> Ask[Request]:
@@ -78,7 +80,12 @@ def block_ask(request: Request, block: int) -> Ask[Request]:
 
 def contribute(examples: Examples, ask: Ask[Request]) -> Bounded:
     """Line 8, on the device: all modes and blocks as one vector, clipped once."""
-    return bound(ask.request.layout.pack(statistics_of(examples, ask.request)), ask.grid)
+    request = ask.request
+    x = coordinates_of(examples, request)
+    vectors = request.layout.pack(statistics_of(examples, request, x))
+    if not request.layout.tied:
+        return bound(vectors, ask.grid)
+    return bound_with_matrix(vectors, tied_factors(x, examples, request), ask.grid)
 
 
 def contribute_block(
@@ -110,30 +117,26 @@ class Session:
     keep: Keep
     releases: tuple[Released[TaskRelease], ...] = ()
     """What was released so far, task by task."""
-    request: Request | None = None
-    """What clients were told in the last round. Public."""
+    request: Request | None = None  # of the last round; public
 
     def release(
         self, task: int, labels: tuple[int, ...], cohort: Cohort, head: Head | None = None
     ) -> Released[TaskRelease]:
         """Lines 1 to 8: ask the cohort for a sum, pay, add noise once, keep the result.
 
-        What earlier releases taught moves the prototypes that clients compare themselves with.
-        head: whose logits are the targets, in the paper's protocol.
+        Earlier releases move the prototypes. head: whose logits are the paper's targets.
 
-        Guarantee: one Gaussian release of multiplier ``plan.sigma`` (with lists or with separate
-        clips: one for each of them), charged before its noise is drawn, and released once however
-        often the round is interrupted.
+        Guarantee: one Gaussian release of multiplier ``plan.sigma`` (one per list or separate
+        clip), charged before its noise is drawn, and released once despite interruptions.
         """
-        known = gather(self.releases)
-        request = known.map(partial(self.agreement.request_after, task, labels, head)).value
+        earlier = gather(self.releases)
+        request = earlier.map(partial(self.agreement.request_after, task, labels, head)).value
         if self.agreement.release == "list":
             request = self._named(request, cohort)
         sums = self._sums(request, cohort)
         carried = self.ledger.carried(sum_ask(request).label)
-        released = sums.map(
-            partial(self.agreement.read, request=request, plan=self.plan, carried=carried)
-        )
+        read = partial(self.agreement.read, request=request, plan=self.plan, carried=carried)
+        released = sums.map(read)
         self.request, self.releases = request, (*self.releases, released)
         return released
 

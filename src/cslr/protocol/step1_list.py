@@ -25,6 +25,7 @@ __all__ = [
     "ListLearner",
     "Streams",
     "clip_embeddings",
+    "coordinates_of",
     "group_lists",
     "learn_lists",
     "shares_of",
@@ -36,6 +37,8 @@ Streams = Sequence[np.random.Generator]
 """One random stream for each client."""
 LEADING: Final = 64
 """Directions in which EM runs: in hundreds of them a few dozen examples only find themselves."""
+_CACHED: Final = 2**19
+"""Numbers of clients' coordinates that are worked on at a time: 4 MB."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,25 @@ def learn_lists(
     floor = 1e-6 * float(spectrum.mean())
     if learner.size == 1:
         return one_component(x, mask, floor)
-    leading = x[..., :LEADING]
-    lists = fit(leading, mask, _starts(leading, mask, learner, rngs), learner.iterations, floor)
-    if x.shape[-1] <= LEADING:
-        return lists
-    # What belongs together is found where topics differ most; then all directions are described.
-    return m_step(shares_of(lists, leading, mask), x, mask, floor)
+    starts = _starts(x[..., :LEADING], mask, learner, rngs)
+
+    def of(some: slice) -> Mixture:
+        rows, real = x[some], mask[some]
+        leading = rows[..., :LEADING]
+        lists = fit(leading, real, starts[:, some], learner.iterations, floor)
+        if x.shape[-1] <= LEADING:
+            return lists
+        # Groups are found where topics differ most; then all directions are described.
+        return m_step(shares_of(lists, leading, real), rows, real, floor)
+
+    # No operation mixes clients; a few at a time stay in the processor's cache.
+    few = max(1, _CACHED // max(1, x.shape[1] * x.shape[2]))
+    parts = [of(slice(begin, begin + few)) for begin in range(0, max(1, len(x)), few)]
+    mean, covariance = (
+        np.concatenate([getattr(part.gaussians, name) for part in parts])
+        for name in ("mean", "covariance")
+    )
+    return Mixture(np.concatenate([part.weights for part in parts]), Gaussians(mean, covariance))
 
 
 def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
@@ -115,33 +131,69 @@ class GroupLists:
         return _at(values, self.places)
 
 
-def group_lists(examples: Examples, request: Request) -> Iterator[tuple[FloatArray, GroupLists]]:
+def coordinates_of(examples: Examples, request: Request) -> FloatArray:
+    """(b, n, r) the released coordinates of embeddings no longer than B_z."""
+    longest = 1.0 if request.paper is None else request.paper.b_z
+    return request.space.into(clip_embeddings(examples.z, longest))
+
+
+def group_lists(
+    examples: Examples, request: Request, coordinates: FloatArray | None = None
+) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group.
 
     With one candidate each group looks at its own rows, so that all groups together look at every
     row about once. How many stand side by side then depends on other clients, which changes no bit
     of a mean or a variance; it could change EM and matrix products, so these look at all rows.
     """
-    longest = 1.0 if request.paper is None else request.paper.b_z
-    x = request.space.into(clip_embeddings(examples.z, longest))
+    x = coordinates_of(examples, request) if coordinates is None else coordinates
     whole_moments = request.layout.seconds > request.space.dimension
     sums_alone = request.learner.size == 1 and request.head is None and not whole_moments
     seeds = Seeds(request.seed).under("task", request.task)
+    apart = _Apart.of(examples, request.groups)
     for place, group in enumerate(request.groups):
-        mine = examples.mask & np.isin(examples.labels, group)
-        places = _places(mine) if sums_alone else None
-        own, mine = _at(x, places), _at(mine, places)
+        places, mine = apart.rows_of(place) if sums_alone else (None, apart.numbers == place)
+        own = _at(x, places)
         rngs = _ClientStreams(seeds.under("label", group[0], "client"), examples.clients)
         lists = learn_lists(own, mine, request.space.spread, request.learner, rngs)
         yield own, GroupLists(place, group, places, mine, lists, rngs)
 
 
-def _places(mine: BoolArray) -> IntArray | None:
-    """(b, n') where the examples ``mine`` (b, n) stand, then some of the others; None: all of n."""
-    longest = max(1, int(mine.sum(axis=1).max(initial=0)))
-    if longest == mine.shape[1]:
-        return None
-    return np.argsort(~mine, axis=1, kind="stable")[:, :longest]
+@dataclass(frozen=True, eq=False)
+class _Apart:
+    """PRIVATE. The rows of b clients told apart by group, all groups at once."""
+
+    numbers: IntArray  # (b, n) the place of the row's group, or how many groups there are: of none
+    order: IntArray  # (b, n) places of a client's rows, group by group
+    begins: IntArray  # (b, groups + 2) where each group begins in that order
+
+    @classmethod
+    def of(cls, examples: Examples, groups: Sequence[Sequence[int]]) -> _Apart:
+        """Groups have no label in common."""
+        labels = [label for group in groups for label in group]
+        if len(set(labels)) < len(labels):
+            raise ValueError("groups must not have a label in common")
+        most = max([int(examples.labels.max(initial=0)), *labels], default=0)
+        number = np.full(most + 1, len(groups))
+        for place, group in enumerate(groups):
+            number[list(group)] = place
+        numbers = np.where(examples.mask, number[examples.labels], len(groups))
+        b, kinds = len(numbers), len(groups) + 1
+        flat = (np.arange(b)[:, None] * kinds + numbers).ravel()
+        counts = np.bincount(flat, minlength=b * kinds).reshape(b, kinds)
+        begins = np.concatenate([np.zeros((b, 1), dtype=np.int64), counts.cumsum(axis=1)], axis=1)
+        return cls(numbers, np.argsort(numbers, axis=1, kind="stable"), begins)
+
+    def rows_of(self, place: int) -> tuple[IntArray | None, BoolArray]:
+        """Where the rows of a group stand (b, n'), None: all of n; and which of these are its."""
+        begin, n = self.begins[:, place, None], self.numbers.shape[1]
+        counts = self.begins[:, place + 1, None] - begin
+        longest = max(1, int(counts.max(initial=0)))
+        if longest >= n:
+            return None, self.numbers == place
+        steps = np.arange(longest)
+        places = np.take_along_axis(self.order, np.minimum(begin + steps, n - 1), axis=1)
+        return places, steps < counts
 
 
 def _at(values: _Array, places: IntArray | None) -> _Array:

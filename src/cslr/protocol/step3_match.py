@@ -1,7 +1,7 @@
 """Step 3: canonical ids (paper, Section 4.4).
 
-A list is unordered, so its entries are named by what they look like from outside: each goes to
-the prototype whose signature is nearest. The other matchers are the paper's ablations; they are
+A list is unordered, so its entries are identified by their signatures: each is matched to the
+prototype with the nearest signature. The other matchers are the paper's ablations; they are
 other values of the same argument.
 
 In ``sum`` mode this runs on the device, against public or already released prototypes; nothing

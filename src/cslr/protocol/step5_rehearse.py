@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
+from cslr.protocol.beside_texts import beside_texts, share_of_texts
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
@@ -22,19 +23,21 @@ from cslr.seeding import Seeds
 
 __all__ = ["Sampler", "rehearse"]
 
-OVERLAP: Final = 1.0
+OVERLAP: Final = 1.5
 """Root mean square distance of a task's modes from what they are told apart around, in standard
 deviations of their samples."""
+WORDS_OVERLAP: Final = 1.0
+"""The same for words."""
 TRUSTED: Final = 3.0
 """The same where one label is met far more often than the others (O) and means are fully trusted.
 
 Distance is evidence, and a rare label needs evidence against how rare it is: at one standard
 deviation the frequent one wins nearly always. How much there is depends on how well means are
-known, so it grows from ``OVERLAP`` to this with the replay's ``trust``."""
+known, so it grows from ``WORDS_OVERLAP`` to this with the replay's ``trust``."""
 POOLED_RATE: Final = 1e-3
 POOLED_PASSES: Final = 5
 """Least step size and more passes where modes are about several labels."""
-INTENT_SHARES: Final = 0.5
+INTENT_SHARES: Final = 0.25
 """How much of the log of a label's share counts where several labels may be right: samples overlap
 more than texts do, so that a rule's evidence is told too small."""
 COMPANY: Final = 0.25
@@ -53,6 +56,8 @@ class Rehearsal:
     """Draws of each mode in a pass."""
     passes: int
     seeds: Seeds
+    texts: FloatArray | None = None
+    """(c, d) label texts: the zero-shot rule that a head is held to where noise is heavy."""
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
@@ -88,12 +93,14 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     head = train_head(start, draws(), settings, seeds.at("batches"))
     if replay.pooled:  # targets say how often labels are met
         return head
+    draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
+    if how.texts is not None and family.name != "tagging":
+        head = beside_texts(head, how.texts, draw[0], replay.heard, share_of_texts(replay))
     count = INTENT_SHARES if family.sigmoid else 1.0
     bias = head.bias2 + count * np.log(_shares(replay, family))[family.label_of_output()]
     head = replace(head, bias2=bias.astype(head.bias2.dtype))
     if not family.sigmoid:
         return head
-    draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
     return _one_by_one(head, draw, _company(replay))
 
 
@@ -203,8 +210,10 @@ class Sampler:
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
         middles = _middles(contrast @ whitening, replay)
         distance = _by_task(np.linalg.norm(middles, axis=1), replay.tasks)
-        trust = _by_task(replay.trust, replay.tasks) if of_words else 0.0
-        wanted = OVERLAP + (TRUSTED - OVERLAP) * trust
+        wanted: FloatArray | float = OVERLAP
+        if of_words:
+            trust = _by_task(replay.trust, replay.tasks)
+            wanted = WORDS_OVERLAP + (TRUSTED - WORDS_OVERLAP) * trust
         apart = np.ones_like(distance) if among_texts else wanted / np.maximum(distance, 1e-12)
         coordinates = centre + contrast * (apart**fade)[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
@@ -317,8 +326,8 @@ def _each(half: FloatArray, samples: int, modes: IntArray, factors: FloatArray) 
 def _shares(replay: Replay, family: Family) -> FloatArray:
     """(c,) how often labels are met, for they were drawn equally often; 1 on average.
 
-    Within a task as its weights say, which count clients more than examples, and beyond that as is
-    publicly expected.
+    Within a task as its weights say, which count clients more than examples, as far as they are
+    ``counted``, and beyond that as is publicly expected.
     """
     total = np.zeros(len(replay.weights))
     for task in np.unique(replay.tasks):
@@ -327,7 +336,8 @@ def _shares(replay: Replay, family: Family) -> FloatArray:
         total[mine] = replay.weights[mine] / max(replay.weights[mine].sum(), 1e-12) * count
     shares = np.ones(family.labels)
     for label in np.unique(replay.labels):
-        shares[label] = max(total[replay.labels == label].mean(), 0.05)
+        beyond = float(total[replay.labels == label].mean()) - 1.0
+        shares[label] = max(1.0 + replay.counted * beyond, 0.05)
     shares *= family.shares * family.labels
     return shares
 

@@ -1,7 +1,7 @@
-"""BIO tags: their names, and the best sequence that is one.
+"""BIO tags: their names, and the best valid sequence.
 
 With labels O, 1, 2, ... the tags are O, B-1, I-1, B-2, I-2, ...: tag 2i − 1 begins an entity of
-label i, tag 2i goes on with it. A sequence is valid if I-i stands only after B-i or I-i.
+label i, tag 2i goes on with it. A sequence is valid if I-i occurs only after B-i or I-i.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def decode(scores: FloatArray, starts: IntArray) -> IntArray:
         return np.zeros(0, dtype=np.int64)
     best = allowed[0] + padded[:, 0]
     back = np.zeros((n, longest, tags), dtype=np.int64)
-    for place in range(1, longest):
+    for position in range(1, longest):
         paths = best[:, :, None] + allowed[1:]  # (n, from, to)
-        back[:, place] = paths.argmax(axis=1)
-        reached = paths.max(axis=1) + padded[:, place]
-        best = np.where(real[:, place, None], reached, best)
+        back[:, position] = paths.argmax(axis=1)
+        reached = paths.max(axis=1) + padded[:, position]
+        best = np.where(real[:, position, None], reached, best)
     chosen = np.zeros((n, longest), dtype=np.int64)
     current = best.argmax(axis=1)
-    for place in range(longest - 1, -1, -1):
-        chosen[:, place] = current
-        before = back[np.arange(n), place, current]
-        current = np.where(real[:, place], before, current)
+    for position in range(longest - 1, -1, -1):
+        chosen[:, position] = current
+        before = back[np.arange(n), position, current]
+        current = np.where(real[:, position], before, current)
     decoded: IntArray = chosen[real]
     return decoded
 

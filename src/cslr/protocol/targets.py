@@ -59,7 +59,7 @@ class Family:
         return self.name == "intents"
 
     def sent(self, pooled: bool = False) -> int:
-        """How many numbers about y a client sends for each mode: none if its label says it all.
+        """Number of target values y that a client sends per mode: none if the label implies them.
 
         pooled: whether a mode may be about several labels.
         """
@@ -67,14 +67,8 @@ class Family:
 
     @property
     def usual(self) -> FloatArray:
-        """(c, outputs) what is publicly expected of y in each mode."""
-        if self.name != "tagging":
-            return np.eye(self.labels)
-        usual = np.zeros((self.labels, self.outputs))
-        usual[0, 0] = 1.0
-        for label in range(1, self.labels):
-            usual[label, 2 * label - 1 : 2 * label + 1] = 0.5
-        return usual
+        """(c, outputs) what is publicly expected of y in the modes of each label."""
+        return np.stack([self.usual_of((label,)) for label in range(self.labels)])
 
     @property
     def shares(self) -> FloatArray:
@@ -86,8 +80,13 @@ class Family:
 
     def usual_of(self, group: Sequence[int]) -> FloatArray:
         """(outputs,) what is publicly expected of y in a mode about any label of the group."""
-        usual: FloatArray = self.usual[list(group)].mean(axis=0)
-        return usual
+        usual = np.zeros(self.outputs)
+        for label in group:
+            if self.name == "tagging" and label > 0:
+                usual[2 * label - 1 : 2 * label + 1] += 0.5
+            else:
+                usual[label] += 1.0
+        return usual / len(group)
 
     def label_of_output(self) -> IntArray:
         """(outputs,) the label each output is about."""
@@ -122,14 +121,17 @@ def group_targets(
     """
     if request.paper is not None:
         return _written_targets(examples, x, group, request)
-    y, usual = examples.targets, request.family.usual_of(group.group)
+    y, sent = examples.targets, request.layout.targets
+    if request.head is None and (y is None or not sent):  # the label settles the target
+        return np.zeros((*group.lists.weights.shape, sent))
+    usual = request.family.usual_of(group.group)
     if request.head is not None:
         logits = request.head.scores(group.of(examples.z))
         logits = logits - logits.mean(axis=-1, keepdims=True)
         y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
     elif y is not None:
         y = group.of(y)
-    return candidate_targets(y, x, group.mine, group.lists, usual, request.layout.targets)
+    return candidate_targets(y, x, group.mine, group.lists, usual, sent)
 
 
 def _written_targets(

@@ -114,41 +114,43 @@ def identity(public: PublicEmbeddings) -> Translation:
     return Translation(public.encoder, public.corpus, None, None, 0.0)
 
 
-def mapped(own: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
+def mapped(embeddings: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
     """Ridge maps between a client's encoder and the reference encoder, in both directions."""
-    check_same_corpus([own, reference])
-    if own.encoder == reference.encoder:
-        return identity(own)
-    into, error = fit_map(own.z, reference.z)
-    back, _ = fit_map(reference.z, own.z)
-    return Translation(own.encoder, own.corpus, into, back, error)
+    check_same_corpus([embeddings, reference])
+    if embeddings.encoder == reference.encoder:
+        return identity(embeddings)
+    into, error = fit_map(embeddings.z, reference.z)
+    back, _ = fit_map(reference.z, embeddings.z)
+    return Translation(embeddings.encoder, embeddings.corpus, into, back, error)
 
 
-def untranslated(own: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
+def untranslated(embeddings: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
     """For comparison only: coordinates are reused unchanged, without their meaning."""
-    if own.encoder == reference.encoder:
-        return identity(own)
-    shape = (own.z.shape[1], reference.z.shape[1])
+    if embeddings.encoder == reference.encoder:
+        return identity(embeddings)
+    shape = (embeddings.z.shape[1], reference.z.shape[1])
     into, back = (Affine(np.eye(*each), np.zeros(each[1])) for each in (shape, shape[::-1]))
-    return Translation(own.encoder, own.corpus, into, back, missed(reference.z, into(own.z)))
+    return Translation(
+        embeddings.encoder, embeddings.corpus, into, back, missed(reference.z, into(embeddings.z))
+    )
 
 
-def relative(own: PublicEmbeddings, anchors: IntArray) -> Translation:
+def relative(embeddings: PublicEmbeddings, anchors: IntArray) -> Translation:
     """Similarities to the public sentences at ``anchors``: the same m of them for every encoder.
 
     A similarity is taken about the middle of the encoder's own space, and in units of how much it
     varies over the public sentences, so neither place nor scale of a space matters.
     """
-    centre = own.z.mean(axis=0)
-    directions = (own.z[anchors] - centre).T  # (d, m)
-    similarity = (own.z - centre) @ directions
+    centre = embeddings.z.mean(axis=0)
+    directions = (embeddings.z[anchors] - centre).T  # (d, m)
+    similarity = (embeddings.z - centre) @ directions
     scale = np.maximum(similarity.std(axis=0), 1e-12)
     middle = similarity.mean(axis=0)
     into = Affine(directions / scale, -(centre @ directions + middle) / scale)
-    common = into(own.z)
-    _, error = fit_map(common, own.z)
-    back = _ridge(common, own.z, _STEADY)
-    return Translation(own.encoder, own.corpus, into, back, error)
+    common = into(embeddings.z)
+    _, error = fit_map(common, embeddings.z)
+    back = _ridge(common, embeddings.z, _STEADY)
+    return Translation(embeddings.encoder, embeddings.corpus, into, back, error)
 
 
 def fit_map(source: FloatArray, target: FloatArray) -> tuple[Affine, float]:
@@ -163,9 +165,11 @@ def fit_map(source: FloatArray, target: FloatArray) -> tuple[Affine, float]:
     return _ridge(source, target, _RIDGES[best]), errors[best]
 
 
-def missed(target: FloatArray, found: FloatArray) -> float:
+def missed(target: FloatArray, predicted: FloatArray) -> float:
     """Share of the variance of ``target`` that ``found`` does not explain."""
-    return float(np.square(found - target).sum() / np.square(target - target.mean(axis=0)).sum())
+    return float(
+        np.square(predicted - target).sum() / np.square(target - target.mean(axis=0)).sum()
+    )
 
 
 def check_same_corpus(embeddings: Sequence[PublicEmbeddings]) -> None:

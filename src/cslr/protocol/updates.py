@@ -34,7 +34,7 @@ class UpdateId:
         return f"task {self.task} update {self.round}"
 
     def expected(self, plan: Plan) -> float:
-        """The expected cohort: q N, less where a client may speak about some tasks only."""
+        """The expected cohort: q N, or less where a cap limits the tasks of a client."""
         return plan.head_q * self.clients * plan.cap / plan.releases
 
 

@@ -11,7 +11,15 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.report.svg import COLOURS, LABEL_COLOURS, drawn
 
-__all__ = ["accuracy_chart", "bars_chart", "budget_chart", "curve", "map_chart", "task_panels"]
+__all__ = [
+    "Matrix",
+    "accuracy_chart",
+    "bars_chart",
+    "budget_chart",
+    "curve",
+    "map_chart",
+    "task_panels",
+]
 
 _LINES: dict[str, dict[str, Any]] = {
     "joint": {"color": COLOURS["joint"], "linestyle": ":", "label": "pooled (joint)"},
@@ -43,9 +51,11 @@ def accuracy_chart(
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
+        steps = range(1, len(tasks) + 1)
         for which, values in ends.items():
             style = {"label": which, **(_OWN if which == method else _LINES.get(which, {}))}
-            axes.plot(range(1, len(tasks) + 1), values, **style)
+            axes.plot(steps, values, **style)
+        _gap_band(axes, steps, ends.get("zero-shot"), ends.get("joint"))
         _task_axis(axes, tasks)
         axes.set_ylim(0, 102)
         axes.set_ylabel(f"{metric} on tasks seen, %")
@@ -56,11 +66,28 @@ def accuracy_chart(
     return drawn(draw, f"Line chart of mean {metric} over tasks. After the last: {last}.", name)
 
 
+def _gap_band(
+    axes: Any, steps: Sequence[int], low: Sequence[float] | None, high: Sequence[float] | None
+) -> None:
+    """Shade what private data can add: from zero-shot up to pooled training."""
+    if low is None or high is None:
+        return
+    band = {"color": COLOURS["joint"], "alpha": 0.22, "linewidth": 0, "label": "gap to pooled"}
+    axes.fill_between(
+        steps,
+        low,
+        high,
+        where=[b >= a for a, b in zip(low, high, strict=True)],
+        interpolate=True,
+        **band,
+    )
+
+
 def task_panels(
     matrices: Mapping[str, Matrix], method: str, tasks: Sequence[str], name: str
 ) -> str:
     """A small panel for each task: its score after each task learnt."""
-    columns = min(4, len(tasks))
+    columns = 2 if len(tasks) <= 4 else 3
     lines = math.ceil(len(tasks) / columns)
     arrays = {which: as_array(matrix) for which, matrix in matrices.items()}
 
@@ -71,11 +98,8 @@ def task_panels(
             for which, scores in arrays.items():
                 style = _OWN if which == method else _LINES.get(which, {})
                 learnt = scores[j + 1 :, j]
-                axes.plot(
-                    range(j + 1, len(tasks) + 1),
-                    learnt,
-                    **{**style, "markersize": 4, "label": which},
-                )
+                marks = {"marker": "o", "markersize": 4 if which == method else 2.5}
+                axes.plot(range(j + 1, len(tasks) + 1), learnt, **{**style, **marks})
             axes.set_title(task if len(task) < 18 else f"{task[:16]}…", fontsize=10)
             axes.set_ylim(0, 102)
             axes.set_xlim(0.8, len(tasks) + 0.2)
@@ -86,7 +110,7 @@ def task_panels(
         figure.supxlabel("tasks learnt", fontsize=10)
 
     said = "Small line charts, one for each task: its score from the moment it is learnt on."
-    return drawn(draw, said, name, (5.2, 0.6 + 1.9 * lines))
+    return drawn(draw, said, name, (5.2, 0.5 + 1.5 * lines))
 
 
 def budget_chart(
@@ -99,7 +123,7 @@ def budget_chart(
         steps = range(len(tasks) + 1)
         finite = [value if math.isfinite(value) else math.nan for value in spent]
         panels[0].step(steps, [0.0, *finite], where="post", color=COLOURS["method"], linewidth=2.2)
-        panels[0].plot(steps, [0.0, *finite], "o", color=COLOURS["method"])
+        panels[0].plot(steps, [0.0, *finite], "o", color=COLOURS["method"], clip_on=False)
         panels[0].set_ylabel("ε spent")
         panels[0].set_ylim(0, 1.15 * max([1e-3, *[x for x in finite if math.isfinite(x)]]))
         if scores is not None:
@@ -127,11 +151,12 @@ def map_chart(
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
-        axes.scatter(*picture["anchors"].T, s=9, marker="+", color=COLOURS["muted"], label="anchor")
+        small = {"s": 12, "marker": "+", "linewidth": 0.8, "alpha": 0.7}
+        axes.scatter(*picture["anchors"].T, color=COLOURS["muted"], label="anchor", **small)
         if cloud is not None:
             points, kinds = cloud
             shown = [LABEL_COLOURS[int(kind) % 8] for kind in kinds]
-            axes.scatter(*points.T, s=8, color=shown, alpha=0.35, linewidth=0)
+            axes.scatter(*points.T, s=10, color=shown, alpha=0.35, linewidth=0)
         for k in range(len(picture["means"])):
             _mode(axes, picture, k, labels)
         crosses = {"s": 34, "marker": "x", "color": COLOURS["text"], "linewidth": 1.2}
@@ -139,7 +164,8 @@ def map_chart(
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_aspect("equal", adjustable="datalim")
-        axes.legend(fontsize=9, loc="lower right")
+        axes.legend(fontsize=9, loc="best", framealpha=0.0)
+        axes.spines[["left", "bottom"]].set_visible(False)
 
     said = (
         f"Map of the public space with {len(picture['anchors'])} anchors and "
@@ -160,8 +186,9 @@ def _mode(axes: Any, picture: Mapping[str, FloatArray], k: int, labels: Sequence
     style = {"fill": False, "color": colour, "linestyle": "-" if known else ":"}
     axes.add_patch(Ellipse(mean, width, height, angle=angle, **style))
     axes.plot(*mean, "o" if known else ".", color=colour, markersize=6)
-    offset = {"xytext": (5, 4), "textcoords": "offset points"}
-    axes.annotate(_short(labels[label]), mean, color=colour, fontsize=9, **offset)
+    offset = {"xytext": (6, 5), "textcoords": "offset points", "zorder": 6}
+    box = {"facecolor": COLOURS["bg"], "edgecolor": "none", "alpha": 0.75, "pad": 1}
+    axes.annotate(_short(labels[label]), mean, color=colour, fontsize=10, bbox=box, **offset)
 
 
 def bars_chart(values: Mapping[str, float], what: str, line: float | None, name: str) -> str:

@@ -27,8 +27,7 @@ def save_clouds(run: Path, config: Config, embedded: EmbeddedStream) -> None:
     """
     place = run / f"seed-{config.seeds[0]}"
     picture = place / "picture.safetensors"
-    mixed = config.encoders or config.upgrade.encoder
-    if config.privacy.mode != "simulated" or mixed or not picture.is_file():
+    if config.privacy.mode != "simulated" or config.encoders or not picture.is_file():
         return
     arrays = open_arrays(picture.read_bytes())
     labels = embedded.train.labels

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from cslr.errors import RunDirectoryError
 from cslr.files import write_atomic
-from cslr.report.charts import as_array, curve
+from cslr.report.charts import Matrix, curve
 from cslr.report.page import figure, page, paragraph, table
 from cslr.report.run_facts import RunFacts, read_facts
 from cslr.report.run_report import write_report
 from cslr.report.svg import COLOURS, LABEL_COLOURS, drawn
-from cslr.runs.catalogue import StoredRun, compared, find_runs
+from cslr.runs.catalogue import StoredRun, cell, compared, find_runs
 
 __all__ = ["comparison_page", "write_comparison", "write_index"]
 
@@ -29,7 +28,11 @@ def comparison_page(runs: Sequence[RunFacts]) -> str:
     """Curves in one chart, average scores beside ε, and every setting in which runs differ."""
     names = [run.name for run in runs]
     values = compared([run.run for run in runs])
-    rows = [(name, *map(_cell, each)) for name, each in values.items()]
+    rows = [
+        (name, *[cell(name, value) for value in each])
+        for name, each in values.items()
+        if name != "verdict"
+    ]
     parts = [
         "".join(
             f"<p><strong>{escape(run.name)}</strong>: {escape(run.run.verdict)}</p>" for run in runs
@@ -53,16 +56,13 @@ def _curves(runs: Sequence[RunFacts]) -> str:
             style = {"color": LABEL_COLOURS[n % 8], "linestyle": ("-", "--", ":")[n // 8 % 3]}
             axes.plot(range(1, len(values) + 1), values, marker="o", label=name[-28:], **style)
         if all(run.result["stream"] == scored[0].result["stream"] for run in scored):
-            free = scored[0].matrices.get("zero-shot")
-            if free is not None:
-                level = float(as_array(free)[-1].mean())
-                axes.axhline(level, color=COLOURS["zero"], linestyle="--", label="zero-shot, last")
+            _yardsticks(axes, scored[0].matrices)
         axes.set_xticks(range(1, longest + 1))
         axes.set_xlabel("tasks learnt")
         axes.set_ylabel("mean score on tasks seen, %")
-        axes.set_ylim(0, 102)
+        axes.set_ylim(top=102)
         axes.grid(axis="y", alpha=0.5, linewidth=0.6)
-        axes.legend(fontsize=9, loc="lower left")
+        axes.legend(fontsize=9, loc="best")
 
     last = ", ".join(f"{name} {values[-1]:.1f} %" for name, values in lines.items())
     rows = [
@@ -73,6 +73,18 @@ def _curves(runs: Sequence[RunFacts]) -> str:
     numbers = table(("run", *tasks), rows, "Mean score on the tasks seen so far, %")
     chart = drawn(draw, f"Line chart of mean score over tasks. At the end: {last}.", "compare")
     return figure(chart, "Mean score on the tasks seen so far.", numbers)
+
+
+def _yardsticks(axes: Any, matrices: Mapping[str, Matrix]) -> None:
+    """Zero-shot and pooled training, thin, of runs on one stream."""
+    for name, label, colour, line in (
+        ("zero-shot", "zero-shot", COLOURS["zero"], "--"),
+        ("joint", "pooled (joint)", COLOURS["joint"], ":"),
+    ):
+        if name in matrices:
+            values = curve(matrices[name])
+            style = {"color": colour, "linestyle": line, "linewidth": 1.2, "label": label}
+            axes.plot(range(1, len(values) + 1), values, **style)
 
 
 def write_index(folder: Path) -> tuple[Path, list[str]]:
@@ -94,22 +106,14 @@ def write_index(folder: Path) -> tuple[Path, list[str]]:
 
 def index_page(runs: Sequence[StoredRun]) -> str:
     """A table of runs, newest first, each with its verdict and a link to its report."""
+    names = ("run", "verdict", "score, %", "ε", "unit", "stream", "method", "started")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     rows = "".join(map(_row, reversed(runs)))
-    head = "".join(
-        f'<th scope="col"{kind}>{name}</th>'
-        for name, kind in (
-            ("run", ""),
-            ("started", ""),
-            ("stream", ""),
-            ("method", ""),
-            ("score, %", ""),
-            ("ε", ""),
-            ("verdict", ' class="words"'),
-        )
-    )
+    told = f"{len(runs)} run{'s' * (len(runs) != 1)}, newest first. A name opens the run's report."
     body = (
-        '<div class="scroll" tabindex="0" role="group" aria-label="Runs"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        paragraph(told, "muted")
+        + '<div class="scroll index" tabindex="0" role="group" aria-label="Runs"><table>'
+        + f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
     return page("Runs", body)
 
@@ -119,18 +123,14 @@ def _row(run: StoredRun) -> str:
     name = escape(run.path.name)
     link = f'<a href="{name}/report.html">{name}</a>' if run.result is not None else name
     cells = [
-        run.written.strftime("%Y-%m-%d %H:%M"),
+        cell("AA", facts["aa"]),
+        cell("ε", facts["epsilon"]),
+        str(facts["unit"]),
         str(facts["stream"]),
         str(facts["method"]),
-        _cell(facts["aa"]),
-        _cell(facts["epsilon"]),
+        run.written.strftime("%Y-%m-%d %H:%M"),
     ]
-    shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    verdict = f'<td class="words">{escape(run.verdict)}</td>'
-    return f'<tr><th scope="row">{link}</th>{shown}{verdict}</tr>'
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    shown = "".join(f"<td>{escape(text)}</td>" for text in cells)
+    return (
+        f'<tr><th scope="row">{link}</th><td class="words">{escape(run.verdict)}</td>{shown}</tr>'
+    )

@@ -12,7 +12,7 @@ from typing import Final
 
 from cslr import __version__
 
-__all__ = ["details", "figure", "page", "paragraph", "section", "table"]
+__all__ = ["details", "figure", "figures", "page", "paragraph", "section", "table"]
 
 _STYLE: Final = """
 :root { color-scheme: light dark;
@@ -37,11 +37,19 @@ a { color: var(--link); } .muted { color: var(--muted); } p { margin: .4rem 0; m
 .verdict { font-size: 1.3rem; line-height: 1.35; font-weight: 650; border-left: .3rem solid
   var(--muted); padding: .5rem .9rem; background: var(--panel); margin: .6rem 0; }
 .verdict.above { border-color: var(--good); } .verdict.below { border-color: var(--bad); }
+.figures { display: flex; flex-wrap: wrap; gap: .6rem; margin: .8rem 0; padding: 0; }
+.figures > div { background: var(--panel); border-radius: .5rem; padding: .5rem .9rem;
+  border-top: .2rem solid var(--line); min-width: 8.5rem; flex: 1 1 8.5rem; max-width: 16rem; }
+.figures dt { color: var(--muted); font-size: .88rem; }
+.figures dd { margin: 0; font-size: 1.35rem; font-weight: 650; font-variant-numeric: tabular-nums; }
+.figures .own { border-color: var(--method); } .figures .zero { border-color: var(--zero); }
+.figures .joint { border-color: var(--joint); } .figures .finetune { border-color:
+  var(--finetune); }
 .run { border-top: 2px solid var(--line); margin-top: 2.5rem; padding-top: .5rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr));
   gap: 1.2rem 2rem; align-items: start; }
 figure { margin: 0; } figcaption { font-size: .92rem; color: var(--muted); max-width: 46rem; }
-svg { width: 100%; height: auto; display: block; max-width: 40rem; color: var(--text); }
+svg { width: 100%; height: auto; display: block; max-width: 34rem; color: var(--text); }
 svg text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .scroll { overflow-x: auto; margin: .4rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .94rem; }
@@ -49,14 +57,22 @@ caption { text-align: left; color: var(--muted); font-size: .92rem; padding: .2r
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; } th { font-weight: 600; }
 td.words, th.words { text-align: left; min-width: 12rem; }
+table tbody tr:hover { background: var(--panel); }
+.index td, .index th { text-align: left; white-space: nowrap; } .index td.words {
+  white-space: normal; min-width: 15rem; }
 pre { background: var(--panel); padding: .7rem; overflow-x: auto; font-size: .85rem; }
 summary { cursor: pointer; color: var(--link); padding: .2rem 0; }
 summary:focus-visible, a:focus-visible, .scroll:focus-visible, pre:focus-visible,
   input:focus-visible, select:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-.flow { list-style: none; padding: 0; margin: .6rem 0; display: grid; gap: .5rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); }
+.flow { list-style: none; padding: 0; margin: .6rem 0; display: flex; gap: 1.9rem; }
 .flow > li { background: var(--panel); border: 1px solid var(--line); border-radius: .5rem;
-  padding: .6rem .8rem; } .flow strong { display: block; }
+  padding: .6rem .8rem; flex: 1 1 0; position: relative; } .flow strong { display: block; }
+.flow > li:first-child { border-left: .3rem solid var(--good); }
+.flow > li:last-child { border-right: .3rem solid var(--bad); }
+.flow > li + li::before { content: "→" / ""; position: absolute; left: -1.6rem; top: 50%;
+  transform: translateY(-50%); font-size: 1.3rem; color: var(--muted); }
+@media (max-width: 52rem) { .flow { flex-direction: column; }
+  .flow > li + li::before { content: "↓" / ""; left: 50%; top: -1.7rem; transform: none; } }
 .flow .seen { color: var(--muted); font-size: .9rem; display: block; margin-top: .3rem; }
 @media print { details { display: block; } }
 """
@@ -75,6 +91,15 @@ def page(title: str, body: str, script: str = "") -> str:
         f'<footer class="muted">Written by cslr {escape(__version__)}. This page loads nothing '
         f"from anywhere.</footer>{run}</body></html>\n"
     )
+
+
+def figures(shown: Iterable[tuple[str, str, str]]) -> str:
+    """Key figures as tiles: (what, figure, kind), where kind gives the colour."""
+    tiles = "".join(
+        f'<div class="{kind}"><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>'
+        for what, value, kind in shown
+    )
+    return f'<dl class="figures">{tiles}</dl>' if tiles else ""
 
 
 def paragraph(text: str, kind: str = "") -> str:

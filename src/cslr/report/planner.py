@@ -51,6 +51,7 @@ def planner_data() -> dict[str, Any]:
         "most": outlook.MOST,
         "half": outlook.HALF,
         "little": outlook.LITTLE,
+        "off": outlook.OFF,
         "mostRows": resolution.MOST_ROWS,
         "many": resolution.MANY,
         "expected": resolution.EXPECTED,
@@ -115,9 +116,10 @@ def planner_page() -> str:
         + f"{fields}</form>"
         + '<div role="status" aria-live="polite"><p class="verdict" id="advice"></p>'
         + '<dl class="numbers"><dt>Noise multiplier σ</dt><dd id="sigma"></dd>'
-        + '<dt>Forecast share of the gap</dt><dd id="share"></dd>'
+        + '<dt>Forecast share of the gap</dt><dd><span id="share"></span><span class="gauge" '
+        + 'aria-hidden="true"><span id="band"></span><span id="mark"></span></span></dd>'
         + '<dt>Signal to noise of a mode</dt><dd id="ratio"></dd>'
-        + '<dt>Units that speak about a task</dt><dd id="speakers"></dd>'
+        + '<dt>Units that contribute to a task</dt><dd id="speakers"></dd>'
         + '<dt>Each release</dt><dd id="released"></dd></dl>'
         + '<p id="warning" class="bad"></p></div>'
         + '<h2>The same on the command line</h2><pre tabindex="0" id="command"></pre>'
@@ -140,6 +142,13 @@ _STYLE: Final = """
 .planner output { float: right; font-weight: 650; font-variant-numeric: tabular-nums; }
 .planner input[type=range] { width: 100%; height: 2rem; accent-color: var(--method); }
 .planner select { font: inherit; padding: .3rem; width: 100%; }
+.gauge { display: block; position: relative; height: .7rem; width: min(20rem, 100%);
+  background: var(--panel); border: 1px solid var(--line); margin: .2rem 0 .4rem; }
+.gauge span { position: absolute; top: 0; bottom: 0; }
+#band { background: var(--method); opacity: .35; } #mark { width: 3px; background: var(--method); }
 .numbers { display: grid; grid-template-columns: auto 1fr; gap: .2rem 1.2rem; }
-.numbers dd { margin: 0; font-weight: 650; } .bad { color: var(--bad); }
+.numbers dd { margin: 0; font-weight: 650; }
+@media (max-width: 34rem) { .numbers { grid-template-columns: 1fr; } .numbers dt { color:
+  var(--muted); margin-top: .3rem; } }
+.bad { color: var(--bad); }
 """

@@ -72,7 +72,12 @@ function show() {
   at("advice").textContent = advice(unit, found);
   at("advice").className = "verdict " + (found.share >= DATA.little ? "above" : "below");
   at("sigma").textContent = digits(sigma, 4);
-  at("share").textContent = rounded(100 * found.share) + " %, give or take 15 points";
+  const share = rounded(100 * found.share), off = DATA.off[unit];
+  at("share").textContent = `${share} % (elsewhere off by up to ${off} points)`;
+  const low = Math.max(0, 100 * found.share - off), high = Math.min(100, 100 * found.share + off);
+  at("band").style.left = low + "%";
+  at("band").style.width = high - low + "%";
+  at("mark").style.left = 100 * found.share + "%";
   at("ratio").textContent = digits(found.ratio, 2);
   at("speakers").textContent = rounded(found.speakers).toLocaleString("en");
   at("released").textContent = found.tied

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cslr.arrays import FloatArray
 from cslr.config import Config
@@ -22,6 +22,20 @@ __all__ = ["CLOUD_FILE", "RunFacts", "Spending", "command_of", "read_facts"]
 
 CLOUD_FILE = "clouds.safetensors"
 """In a simulation only: true rows, drawn in the plane of the map."""
+
+
+_FLAGS: Final = {
+    "stream.name": "stream",
+    "stream.data": "data",
+    "stream.clients": "clients",
+    "privacy.epsilon": "epsilon",
+    "privacy.delta": "delta",
+    "privacy.unit": "unit",
+    "privacy.mode": "privacy",
+    "method": "method",
+    "encoder": "encoder",
+}
+"""Settings that have a short flag of `cslr run`."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +108,21 @@ def command_of(config: Config) -> str:
     own = config.stream.declaration is not None
     if own:  # the declaration settles these
         changed = [each for each in changed if each[0].split(".")[0] not in ("stream", "privacy")]
-    settings = [f"--set {shlex.quote(f'{name}={_toml(value)}')}" for name, value in changed]
+    else:  # said in any case, since some streams propose another unit
+        changed = [each for each in changed if each[0] != "privacy.unit"]
+        changed.append(("privacy.unit", config.privacy.unit))
+    settings = [_option(name, value) for name, value in changed]
     data = [f"--data {shlex.quote(str(config.stream.data))}"] if own else []
     return " ".join(["cslr run", *data, *settings])
+
+
+def _option(name: str, value: Any) -> str:
+    """A setting as the flag that a user would type, or with --set."""
+    if name == "seeds":
+        return f"--seeds {','.join(map(str, value))}"
+    if name in _FLAGS and value is not None:
+        return f"--{_FLAGS[name]} {shlex.quote(_toml(value))}"
+    return f"--set {shlex.quote(f'{name}={_toml(value)}')}"
 
 
 def _toml(value: Any) -> str:

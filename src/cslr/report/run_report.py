@@ -22,9 +22,9 @@ from cslr.report.charts import (
     map_chart,
     task_panels,
 )
-from cslr.report.page import details, figure, page, paragraph, section, table
+from cslr.report.page import details, figure, figures, page, paragraph, section, table
 from cslr.report.run_facts import RunFacts, command_of, read_facts
-from cslr.report.words import match_words, privacy_words, who_sees_what
+from cslr.report.words import adversaries, match_words, privacy_words, who_sees_what
 from cslr.runs.verdict import verdict_of
 
 __all__ = ["report_page", "run_parts", "verdict_box", "write_report"]
@@ -36,6 +36,11 @@ _BLOCKS: Final = {
     "target": "targets",
     "tied": "tied matrix",
 }
+_YARDSTICKS: Final = (
+    ("joint", "pooled training, no privacy", "joint"),
+    ("zero-shot", "zero-shot, no private data", "zero"),
+    ("finetune", "finetune, no replay", "finetune"),
+)
 _BANDS: Final = 8
 _MOST_PANELS: Final = 12
 
@@ -68,7 +73,26 @@ def verdict_box(facts: RunFacts) -> str:
         f"{len(facts.tasks)} tasks, {result['clients']} clients, seeds "
         f"{', '.join(map(str, result['seeds']))}"
     )
-    return paragraph(verdict.text, f"verdict {verdict.level}") + paragraph(what, "muted")
+    return (
+        paragraph(verdict.text, f"verdict {verdict.level}")
+        + paragraph(what, "muted")
+        + figures(_key_figures(facts))
+    )
+
+
+def _key_figures(facts: RunFacts) -> list[tuple[str, str, str]]:
+    """The average score beside its yardsticks, and the promise."""
+    result = facts.result
+    shown = []
+    if result.get("aa") is not None:
+        shown.append((f"{result['method']}, average score", f"{result['aa']:.1f} %", "own"))
+        for name, what, kind in _YARDSTICKS:
+            score = result["yardsticks"].get(name, {}).get("aa")
+            if score is not None and name != result["method"]:
+                shown.append((what, f"{score:.1f} %", kind))
+    epsilon = result["epsilon"].get("end_to_end", {}).get("roster")
+    shown.append((f"ε for a {result['unit']}", "∞" if epsilon is None else f"{epsilon:.3g}", ""))
+    return shown
 
 
 def run_parts(facts: RunFacts, name: str, level: int = 2) -> list[str]:
@@ -77,16 +101,19 @@ def run_parts(facts: RunFacts, name: str, level: int = 2) -> list[str]:
     command = f'<pre tabindex="0">{escape(command_of(facts.config))}</pre>'
     settings = details("All settings", f'<pre tabindex="0">{escape(config)}</pre>')
     promise = "".join(map(paragraph, privacy_words(facts)))
+    against = table(("adversary", "sees", "ε"), adversaries(facts), "End-to-end ε", words=True)
     return [
         verdict_box(facts),
-        section("What is promised", promise, level=level),
+        section("What is promised", promise, against, level=level),
         section("Scores over tasks", *_scores(facts, name), level=level),
-        section("Score matrix", _heat_map(facts), level=level),
         _side_by_side(
+            section("Score matrix", _heat_map(facts), level=level),
             section("Budget", _budget(facts, name), level=level),
-            section("Map of the public space", _map(facts, name), level=level),
         ),
-        section("Signal and noise", _noise(facts, name), level=level),
+        _side_by_side(
+            section("Map of the public space", _map(facts, name), level=level),
+            section("Signal and noise", _noise(facts, name), level=level),
+        ),
         section("Matching", paragraph(match_words(facts)), level=level)
         if match_words(facts)
         else "",
@@ -139,7 +166,7 @@ def _heat_map(facts: RunFacts) -> str:
     rows = [(name, *map(_number, row)) for name, row in zip(names, matrix, strict=True)]
     styles = [[_heat(value, j >= r) for j, value in enumerate(row)] for r, row in enumerate(matrix)]
     metric = facts.result["metric"]
-    caption = f"{metric}, on each task (column) after each task (row); dim: not learnt yet"
+    caption = f"{metric}, on each task (column) after each task (row). Pale: not learnt yet."
     return table(("after", *facts.tasks), rows, caption, styles)
 
 
@@ -172,6 +199,8 @@ def _budget(facts: RunFacts, name: str) -> str:
     numbers = table(("after", "ε spent", "mean score, %"), rows, "What each release bought")
     chart = budget_chart(spending.after, scores, names, f"{name}-budget")
     capped = "" if cap is None else f" A {unit} contributes to at most {cap} of the tasks."
+    if cap == 1 and len(spending.charges) > 1:
+        capped += " Later releases are about others, so they add nothing to anybody's ε."
     said = (
         f"ε of one {unit} against the roster, read from the ledger: {len(spending.charges)} "
         f"releases.{capped}"
@@ -205,7 +234,7 @@ def _noise(facts: RunFacts, name: str) -> str:
     first = figure(by_block, "By block of a release. Below 1 (dashed) noise is larger.")
     said = "Of the means, by public direction, leading ones first. A mean over many is trusted "
     second = figure(by_direction, f"{said}where a single one is not.")
-    return _side_by_side(first, second)
+    return first + second
 
 
 def _bands(power: Sequence[float]) -> dict[str, float]:

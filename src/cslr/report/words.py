@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Final
 
 from cslr.protocol.messages import MessageKind, messages_of
 from cslr.report.run_facts import RunFacts
 
-__all__ = ["match_words", "privacy_words", "who_sees_what"]
+__all__ = ["adversaries", "match_words", "privacy_words", "who_sees_what"]
 
 _ADVERSARIES: Final = {
-    "public": "who sees what is published, but not who took part",
-    "roster": "who also knows who took part",
-    "server": "who sees what reaches the aggregator",
+    "public": "what is published, not who took part",
+    "roster": "also who took part",
+    "server": "what reaches the aggregator, which adds the noise",
 }
 
 
@@ -22,13 +23,32 @@ def privacy_words(facts: RunFacts) -> list[str]:
     result, privacy = facts.result, facts.config.privacy
     unit = "client with all its rows" if privacy.unit == "client" else "person inside a client"
     costs = result["epsilon"].get("end_to_end", {})
-    shown = [f"{_epsilon(costs.get(who))} against one {what}" for who, what in _ADVERSARIES.items()]
     promise = (
-        f"Unit of privacy: one {unit}; {result.get('units', '?')} are registered. End to end, for "
-        f"everything released over all tasks and the head: ε = {'; '.join(shown)}; "
-        f"δ = {result['delta']:g}, zero-out adjacency."
+        f"Unit of privacy: one {unit}; {result.get('units', '?')} are registered. Everything "
+        "released over all tasks, and the head, is (ε, δ)-DP with "
+        f"ε = {_epsilon(costs.get('roster'))} against an adversary who knows who took part, and "
+        f"δ = {result['delta']:g} (zero-out adjacency)."
+        f"{_factor(privacy.unit, costs.get('roster'))}"
     )
     return [promise, _mode(facts), _scores(facts)]
+
+
+def _factor(unit: str, epsilon: float | None) -> str:
+    """What a finite ε means for probabilities."""
+    if not epsilon:
+        return ""
+    value = math.exp(min(epsilon, 700.0))
+    shown = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return (
+        f" Leaving out the rows of one {unit} changes the probability of any outcome by at most "
+        f"a factor of e^ε = {shown}, up to δ."
+    )
+
+
+def adversaries(facts: RunFacts) -> list[tuple[str, str, str]]:
+    """(adversary, what it sees, ε end to end)."""
+    costs = facts.result["epsilon"].get("end_to_end", {})
+    return [(who, sees, _epsilon(costs.get(who))) for who, sees in _ADVERSARIES.items()]
 
 
 def _mode(facts: RunFacts) -> str:

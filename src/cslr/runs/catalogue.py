@@ -7,6 +7,7 @@ encoder need not be there any more.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from cslr.errors import ConfigError, RunDirectoryError
 from cslr.runs.directory import read_config
 from cslr.runs.verdict import verdict_of
 
-__all__ = ["StoredRun", "compared", "delete_run", "find_runs", "read_run"]
+__all__ = ["StoredRun", "cell", "compared", "delete_run", "find_runs", "read_run"]
 
 State = Literal["finished", "unfinished"]
 
@@ -110,7 +111,10 @@ def find_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
 
 def compared(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     """The settings in which runs differ, then their scores: one value per run."""
-    plain = [_flat(run.config.model_dump(mode="json")) for run in runs]
+    plain = [
+        {**_flat(run.config.model_dump(mode="json")), "privacy.unit": run.config.privacy.unit}
+        for run in runs
+    ]
     names = list(dict.fromkeys(name for each in plain for name in each))
     differing = {
         name: [each.get(name) for each in plain]
@@ -119,6 +123,15 @@ def compared(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     }
     facts = [_figures(run) for run in runs]
     return {**differing, **{name: [each[name] for each in facts] for name in facts[0]}}
+
+
+def cell(name: str, value: Any) -> str:
+    """A value of ``compared`` as people read it."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.1f}" if name.endswith(("AA", "BWT")) else f"{value:.4g}"
+    return str(value)
 
 
 def _figures(run: StoredRun) -> dict[str, Any]:

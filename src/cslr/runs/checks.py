@@ -52,14 +52,14 @@ def check_privacy(settled: SettledConfig) -> None:
         )
     if config.stream.hostile and (enforced or method.reads != "privately"):
         raise ConfigError(
-            "stream.hostile requires a private method and simulated privacy; remove it, or "
+            "stream.poisoning requires a private method and simulated privacy; remove it, or "
             "use --method cslr with --privacy simulated"
         )
     if config.stream.hostile and not method.faces_hostile:
         raise ConfigError(f"{config.method} does not study hostile clients; use cslr or dp-sgd")
     if config.privacy.unit == "person":
         _check_person(settled)
-    if config.upgrade.after and not method.carries:
+    if config.upgrade and not method.carries:
         raise ConfigError(
             f"method {config.method!r} has no releases to carry over to another encoder; use "
             "--method cslr"
@@ -81,12 +81,12 @@ def _check_person(settled: SettledConfig) -> None:
     if config.replay.sends_lists:
         raise ConfigError(
             f"{config.method} with replay.release = 'list' cannot hide one person: a list comes "
-            "under its sender's name, so people inside a client would be told apart; use --unit "
+            "under its sender's name, so people in a client could be distinguished; use --unit "
             "client or --set replay.release=sum"
         )
     if config.stream.hostile:
         raise ConfigError(
-            "stream.hostile is about hostile clients, not about people inside them; use "
+            "stream.poisoning is about hostile clients, not about people inside them; use "
             "--unit client"
         )
 
@@ -99,8 +99,8 @@ def check_people(settled: SettledConfig, stream: Stream) -> None:
     rates = (privacy.participation, settled.method.head_q or 1.0)
     if privacy.adversary == "public" and min(rates) < 1:
         raise ConfigError(
-            "with clients_per_person > 1 every client tosses a coin of its own for a person, and "
-            "sampling then saves less than is accounted for; use --q 1 or adversary = 'roster'"
+            "with clients_per_person > 1 each client samples a person independently, so sampling "
+            "amplifies privacy less than is accounted for; use --q 1 or adversary = 'roster'"
         )
     if privacy.evaluation == "private":
         raise ConfigError(
@@ -121,7 +121,7 @@ def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
         )
     if math.isinf(config.privacy.epsilon) or config.head.kind == "federated":
         raise ConfigError("--evaluate private requires a finite ε; use --evaluate shown")
-    if config.encoders:
+    if config.client_encoders:
         raise ConfigError(
             "--evaluate private requires that all clients run one encoder; use --evaluate shown"
         )
@@ -134,10 +134,10 @@ def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
 
 def check_upgrade(config: Config, tasks: int) -> None:
     """Refuse an upgrade after more tasks than the stream has."""
-    if config.upgrade.after > tasks:
+    if config.upgrade > tasks:
         raise ConfigError(
-            f"upgrade.after = {config.upgrade.after}: the stream has only {tasks} tasks; set "
-            f"upgrade.after to at most {tasks}"
+            f"upgrade = {config.upgrade}: the stream has only {tasks} tasks; set upgrade to at "
+            f"most {tasks}"
         )
 
 

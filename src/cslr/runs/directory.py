@@ -49,7 +49,7 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
-from cslr.former_settings import without_removed
+from cslr.former_settings import current_settings
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.entries import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
@@ -58,7 +58,7 @@ __all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_t
 
 
 class RunDirectory:
-    """A run directory: looked at when it is made, locked and written to from ``begin`` on."""
+    """A run directory: checked on construction; locked and written to from ``begin`` on."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path = path
@@ -69,13 +69,13 @@ class RunDirectory:
 
     @property
     def private(self) -> bool:
-        """Whether nobody but its owner may look into it."""
+        """Whether only its owner may read it."""
         return self.config.privacy.mode == "enforced"
 
     def begin(self) -> None:
         """Lock the directory and write the configuration, after all checks passed.
 
-        Incomplete files of an interrupted run are removed: nobody else can be writing them now.
+        Incomplete files of an interrupted run are removed: under the lock nothing writes them.
         """
         with _writing(self.path):
             make_directory(self.path, PRIVATE_FOLDER if self.private else 0o777)
@@ -98,7 +98,7 @@ class RunDirectory:
         file = self.path / "config.json"
         if file.exists():
             try:
-                stored = _absolute(without_removed(json.loads(file.read_text(encoding="utf-8"))))
+                stored = _absolute(_today(json.loads(file.read_text(encoding="utf-8"))))
             except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
             except ValueError as error:
@@ -154,7 +154,7 @@ class SeedDirectory:
     path: Path
     ledger: Ledger | None = None
     private: bool = False
-    """Whether nobody but its owner may look into it."""
+    """Whether only its owner may read it."""
 
     def load(self, label: str) -> FloatArray | None:
         file = self._file(label)
@@ -244,7 +244,7 @@ def _holds_files(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn an error of the disk into an error that says what to do."""
+    """Translate disk errors into errors that say what to do."""
     try:
         yield
     except OSError as error:
@@ -312,6 +312,15 @@ _PATHS = (
     ("stream", "public"),
     ("privacy", "federation"),
 )
+
+
+def _today(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration as this version writes it; as it is if it is none of this version."""
+    settings = current_settings(stored)
+    try:
+        return Config.model_validate(settings).model_dump(mode="json")
+    except ValidationError:
+        return settings
 
 
 def _absolute(plain: dict[str, Any]) -> dict[str, Any]:

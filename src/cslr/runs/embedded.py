@@ -91,8 +91,8 @@ def load_embedded(given: Config | SettledConfig, progress: bool = False) -> Embe
     return replace(
         embedded,
         notices=notices,
-        others=tuple(seen_by(name) for name in config.encoders),
-        before=None if config.upgrade.encoder is None else seen_by(config.upgrade.encoder),
+        others=tuple(seen_by(name) for name in config.client_encoders),
+        before=None if config.encoder_before is None else seen_by(config.encoder_before),
     )
 
 

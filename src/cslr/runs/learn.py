@@ -59,7 +59,6 @@ def run(
     if directory.find(kind="finished") is None:
         seconds = embedded.seconds + time.perf_counter() - started
         directory.note(kind="finished", **_seconds(directory, seconds))
-    on_step("done", 1, 1)
     return collect(settled.given, directory, embedded.stream, shown)
 
 
@@ -75,7 +74,7 @@ def _model(config: Config, embedded: EmbeddedStream) -> ModelFacts:
         config.encoder,
         embedded.encoder,
         config.seeds,
-        {name: other.encoder for name, other in zip(config.encoders, others, strict=True)},
+        {name: other.encoder for name, other in zip(config.client_encoders, others, strict=True)},
     )
 
 
@@ -98,7 +97,9 @@ def learn(
     check_evaluation(settled, embedded.stream)
     check_people(settled, embedded.stream)
     plan = plan_of(settled, tasks, embedded.stream.cap)
-    streams = [in_common(embedded, given, Seeds(seed)) for seed in given.seeds]
+    streams = [embedded] * len(given.seeds)
+    if embedded.others or given.translates:
+        streams = [in_common(embedded, given, Seeds(seed)) for seed in given.seeds]
     populations = [
         population_of(given, stream, seed)
         for stream, seed in zip(streams, given.seeds, strict=True)
@@ -124,6 +125,7 @@ def learn(
                 if not each.is_compared and until is None:
                     row.measure()
                     _note_cost(directory, ledger, plan, seed)
+    on_step("done", total, total)
     return shown
 
 

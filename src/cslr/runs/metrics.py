@@ -40,5 +40,5 @@ def forward_transfer(matrix: FloatArray, zero_shot: FloatArray) -> float:
 
 
 def closed_share(score: float, floor: float, ceiling: float) -> float:
-    """How much of the way from the best constant or zero-shot score to joint was covered."""
+    """Share of the gap between the best constant or zero-shot score and joint that is closed."""
     return (score - floor) / (ceiling - floor) if ceiling > floor else math.nan

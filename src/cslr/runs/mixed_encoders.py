@@ -33,14 +33,14 @@ __all__ = ["encoder_of", "in_common", "translation_arrays", "translations"]
 
 def in_common(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> EmbeddedStream:
     """The stream with all examples in common coordinates; unchanged if all run one encoder."""
-    if not embedded.others and config.replay.coordinates == "projection":
+    if not embedded.others and not config.translates:
         return embedded
     reference, *others = translations(embedded, config, seeds)
     views = embedded.others or (embedded,)
     of_clients = others or [reference]
     public = reference.common(embedded.public)
     topics = None if embedded.topics is None else reference.common(embedded.topics)
-    kind = config.replay.coordinates
+    kind = config.replay.coordinates.partition("-")[0]
     return replace(
         embedded,
         encoder="/".join([kind, *[each.encoder for each in (reference, *others)]]),
@@ -65,7 +65,7 @@ def translations(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> list
         PublicEmbeddings(each.encoder, corpus, each.public[some])
         for each in (embedded, *embedded.others)
     ]
-    kind = config.replay.coordinates
+    kind = config.replay.coordinates.partition("-")[0]
     if kind == "projection":
         names = {view.encoder for view in views}
         if len(names) > 1:
@@ -80,7 +80,7 @@ def translations(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> list
         return [untranslated(view, views[0]) for view in views]
     rng = seeds.at("relative anchors")
     sentences = len(views[0].z)
-    count = min(config.replay.anchors, sentences)
+    count = min(config.paper.m, sentences)
     anchors = np.sort(rng.choice(sentences, size=count, replace=False))
     return [relative(view, anchors) for view in views]
 

@@ -111,7 +111,7 @@ def load_own_stream(
     data, path = _files(stream)
     source = _public(stream, declaration, path)
     sentences = read_public(source)[:MOST_PUBLIC]
-    loaded = load_own(data, declaration, sentences, stream.skip_bad_rows)
+    loaded = load_own(data, declaration, sentences, skip_bad_rows=stream.rows == "valid")
     notices = []
     if loaded.skipped:
         kinds = ", ".join(f"{kind} {count}" for kind, count in loaded.skipped.items())
@@ -149,8 +149,8 @@ def pointer_beside(data: Path) -> Path:
 def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     """The rows as their ledger knows them: links resolved, and what is declared about them.
 
-    Budget, unit, numbers of clients and people and whose the test rows are are left out, so that
-    changing them makes no other rows; so are the public sentences, which are nobody's.
+    Left out are budget, unit, numbers of clients and people, and the owner of test rows: changing
+    them does not make other rows. So are the public sentences.
     """
     numbers = {"clients", "people", "clients_per_person", "rows_per_person"}
     apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", *numbers}
@@ -219,7 +219,7 @@ def _refuse_without_rows(config: Config) -> None:
     given = {
         "--declaration": stream.declaration is not None,
         "--anchors": stream.public is not None,
-        "--skip-bad-rows": stream.skip_bad_rows,
+        "--skip-bad-rows": stream.rows == "valid",
     }
     if flag := _first(given):
         raise ConfigError(f"{flag} requires your own data, --data FILE; remove it")
@@ -245,9 +245,9 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
     given = {
         "--clients": stream.clients is not None,
         "--alpha": stream.alpha is not None,
-        "--rows": stream.rows != "subset",
+        "--rows": stream.rows not in ("subset", "valid"),
         "--min-rows": stream.min_rows != StreamConfig.model_fields["min_rows"].default,
-        "stream.hostile": stream.hostile > 0,
+        "stream.poisoning": stream.hostile > 0,
     }
     if flag := _first(given):
         raise ConfigError(

@@ -78,9 +78,9 @@ def noise_of_the_paper(config: Config) -> float | None:
         return None
     sigma = NOISE_TABLE.get(config.privacy.epsilon)
     if sigma is None:
-        known = ", ".join(f"{epsilon:g}" for epsilon in NOISE_TABLE)
+        listed = ", ".join(f"{epsilon:g}" for epsilon in NOISE_TABLE)
         raise ConfigError(
-            f"paper.calibration = 'sigma': the paper has a noise multiplier for ε = {known}, not "
+            f"paper.calibration = 'sigma': the paper has a noise multiplier for ε = {listed}, not "
             f"for {config.privacy.epsilon:g}; use one of these with --epsilon"
         )
     return sigma
@@ -218,7 +218,7 @@ def context_of(
     ledger: Ledger,
     directory: RunDirectory,
 ) -> MethodContext:
-    """One seed of one method; with what was released under another encoder, if anything was."""
+    """One seed of one method, with the releases of an earlier encoder, if there are any."""
     stream, config = embedded.stream, settled.config
     context = MethodContext(
         clients=population,
@@ -254,7 +254,7 @@ def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
 
 
 def _views(context: MethodContext, embedded: EmbeddedStream) -> tuple[View, ...]:
-    """The public things as each encoder that clients run sees them."""
+    """Public sentences and label texts, embedded by each encoder that clients run."""
     of_clients = embedded.translations[-len(embedded.views) :]
     return tuple(
         View(_seen_by(context, view), translation.back)
@@ -275,13 +275,13 @@ def _seen_by(context: MethodContext, embedded: EmbeddedStream) -> MethodContext:
 def _upgraded(
     context: MethodContext, config: Config, embedded: EmbeddedStream, seed: int
 ) -> MethodContext:
-    """With what was released under another encoder before, if the configuration says so."""
+    """The context with the releases from before an upgrade, if there was one."""
     before = embedded.before
     if before is None:
         return context
     first = replace(_seen_by(context, before), clients=population_of(config, before, seed))
     between, _ = fit_map(before.public, embedded.public)
-    earlier = Earlier(first, config.upgrade.after, config.upgrade.carry, between)
+    earlier = Earlier(first, config.upgrade, config.carry, between)
     return replace(context, earlier=earlier)
 
 

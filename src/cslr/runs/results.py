@@ -111,7 +111,7 @@ class Result:
         return self.stream.registered_people if by_person else self.clients
 
     def closed(self) -> float:
-        """Share of the way from the better of majority and zero-shot to joint; NaN if unknown."""
+        """Share of the gap from the better of majority and zero-shot to joint; NaN if unknown."""
         if not all(name in self.figures for name in ("majority", "zero-shot", "joint")):
             return math.nan
         level = {name: float(self.figures[name].aa.mean()) for name in self.figures}
@@ -205,7 +205,7 @@ def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows
     scored = [line for line in rows if "scores" in line]
     matrices = {name: _matrices(config, scored, name, len(stream.tasks)) for name in names}
     zero_shot = np.full(len(stream.tasks), math.nan)
-    if "zero-shot" in matrices and not config.upgrade.after:  # else it is of one encoder of two
+    if "zero-shot" in matrices and not config.upgrade:  # else it is of one encoder of two
         zero_shot = matrices["zero-shot"][0, 0]
     figures = {
         name: Figures(

@@ -37,7 +37,7 @@ class SettledConfig:
     ) -> Self:
         """Of a complete configuration, for its own method or for the one of this name."""
         if declaration is None and is_own(given.stream):
-            raise ValueError("declaration: rows of one's own have one; take settle(config)")
+            raise ValueError("declaration is required for own rows; use settle(config)")
         name = name or given.method
         method = method_named(name)
         return cls(given, name, method, method.settled(given), declaration)

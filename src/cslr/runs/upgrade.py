@@ -20,7 +20,7 @@ __all__ = ["begin_upgrade", "upgraded_config"]
 def upgraded_config(run: Path, encoder: str) -> Config:
     """The configuration of the run at ``run``, from its last released task on with ``encoder``."""
     config = read_config(run)
-    if config.upgrade.after:
+    if config.upgrade:
         raise ConfigError(f"{run} was upgraded already; a run can be upgraded once")
     if config.encoder == encoder:
         raise ConfigError(f"{run} already uses the encoder {encoder}")
@@ -42,7 +42,7 @@ def upgraded_config(run: Path, encoder: str) -> Config:
         )
     return with_settings(
         config,
-        {"encoder": encoder, "upgrade.encoder": config.encoder, "upgrade.after": after},
+        {"encoder": encoder, "encoders": (config.encoder,), "upgrade": after},
     )
 
 
@@ -61,7 +61,7 @@ def begin_upgrade(run: Path, config: Config, target: Path) -> RunDirectory:
     old, _ = read_trace(run / "trace.jsonl")
     for seed in config.seeds:
         goal = directory.seed(seed)
-        for file in _kept(run, seed, config.upgrade.after):
+        for file in _kept(run, seed, config.upgrade):
             goal.copy(file)
         evaluated = directory.find(kind="evaluation", seed=seed) is not None
         for line in old:

@@ -55,7 +55,7 @@ def _yardstick(result: Mapping[str, Any], name: str) -> float | None:
 
 
 def _gap(result: Mapping[str, Any]) -> list[str]:
-    """How much of the way from zero-shot to pooled training was closed, where that is known."""
+    """Share of the gap between zero-shot and pooled training that is closed, where it is known."""
     score, free, pooled = result["aa"], _yardstick(result, "zero-shot"), _yardstick(result, "joint")
     if free is None or pooled is None:
         return []
@@ -80,7 +80,7 @@ def _promise(result: Mapping[str, Any]) -> str:
 
 
 def _unscored(result: Mapping[str, Any]) -> str:
-    """What can be said without an exact score beside zero-shot's."""
+    """The verdict where there is no exact score to compare with zero-shot."""
     counted = result.get("private_evaluation")
     if counted is not None and counted.get("aa") is not None:
         return f"noisy accuracy {counted['aa']:.1f} %, nothing to compare it with"

@@ -40,6 +40,8 @@ from cslr.files import PRIVATE_FOLDER, write_atomic
 
 __all__ = ["EmbeddingCache", "cache_root", "default_directory"]
 
+_ARITHMETIC = "batches of eight"
+"""How vectors are computed. Another way rounds differently, so it gets folders of its own."""
 _KEY_BYTES = 16
 _MOST_SEGMENTS = 32
 _MOST_RACES = 100
@@ -78,7 +80,8 @@ class EmbeddingCache:
     def folder(self, encoder_id: str) -> Path:
         """The folder of one encoder's segments; the name is readable and unique."""
         readable = re.sub(r"[^A-Za-z0-9._-]+", "-", encoder_id)[:48].strip(".-")
-        return self.directory / f"{readable}-{hashlib.sha256(encoder_id.encode()).hexdigest()[:8]}"
+        digest = hashlib.sha256(f"{_ARITHMETIC}\0{encoder_id}".encode()).hexdigest()
+        return self.directory / f"{readable}-{digest[:8]}"
 
     def lookup(self, encoder_id: str, texts: Sequence[str]) -> tuple[BoolArray, FloatArray]:
         """Which texts (n,) are cached, and their vectors (hits, d), in the order given."""

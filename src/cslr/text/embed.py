@@ -21,7 +21,16 @@ from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.errors import EncoderError
 from cslr.text.cache import EmbeddingCache
 
-__all__ = ["PIECE", "Recipe", "embed_rows", "progress_bar", "slices", "starts_of", "unit_rows"]
+__all__ = [
+    "PIECE",
+    "Recipe",
+    "are_independent",
+    "embed_rows",
+    "progress_bar",
+    "slices",
+    "starts_of",
+    "unit_rows",
+]
 
 _CHUNK = 4096  # texts between two writes to the cache
 
@@ -42,6 +51,8 @@ class Recipe:
     """The rows of all texts given, one below the other, float32."""
     keys: Callable[[str], list[str]]
     """One key a row of a text; never empty."""
+    together: bool = False
+    """Whether a row depends on its text alone however many are given; if not, one text is."""
     row: str = "text"
     """What a row stands for."""
     dtype: type[np.float32] | type[np.float16] = np.float32
@@ -79,6 +90,11 @@ def embed_rows(
         return table, starts
     rows = _rows_of(starts, places)
     return np.take(table, rows, axis=0), starts_of([keys[index] for index in places])
+
+
+def are_independent(encoder: object) -> bool:
+    """Whether an encoder promises that a row depends on its text alone, whatever is beside it."""
+    return getattr(encoder, "rows_independent", False) is True
 
 
 def starts_of(parts: Sequence[Sized]) -> IntArray:
@@ -132,12 +148,14 @@ def _encode_missing(
     vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
     with progress_bar(len(texts), progress) as bar:
         for chunk in slices(list(range(len(texts))), _CHUNK):
-            for piece in slices(chunk, PIECE):
-                for index in piece:
-                    fresh = _encode_one(texts[index], len(keys[index]), places[index], recipe)
+            # Texts of similar length together: encoders make batches of equally many tokens.
+            for piece in slices(sorted(chunk, key=lambda index: len(texts[index])), PIECE):
+                for part in [piece] if recipe.together else slices(piece, 1):
+                    rows = _rows_of(starts, np.array(part))
+                    fresh = _encode([texts[index] for index in part], rows, places[part], recipe)
                     if not vectors.shape[1]:
                         vectors = np.empty((starts[-1], fresh.shape[1]), dtype=recipe.dtype)
-                    vectors[starts[index] : starts[index + 1]] = fresh
+                    vectors[rows] = fresh
                 bar.advance(len(piece))
             if cache is not None:
                 done = vectors[_rows_of(starts, np.array(chunk))]
@@ -145,24 +163,25 @@ def _encode_missing(
     return vectors
 
 
-def _encode_one(text: str, rows: int, number: int, recipe: Recipe) -> FloatArray:
-    """(rows, d) of one text, checked; number: its index in the caller's list.
-
-    The encoder is given one text at a time: beside others it would round differently.
-    """
+def _encode(texts: list[str], rows: IntArray, places: IntArray, recipe: Recipe) -> FloatArray:
+    """(rows, d) of some texts, checked; places (n,): their indices in the caller's list."""
     try:
-        vectors = recipe.encode([text])
+        vectors = recipe.encode(texts)
     except EncoderError as error:
         if isinstance(error.__cause__, _UnusableVectorError):
-            raise EncoderError(_gave_unusable(recipe.encoder, number)) from error
+            text = int(places[error.__cause__.text])
+            raise EncoderError(_gave_unusable(recipe.encoder, text)) from error
         raise
-    if vectors.ndim != 2 or len(vectors) != rows:
+    if vectors.ndim != 2 or len(vectors) != len(rows):
         raise EncoderError(
-            f"encoder {recipe.encoder} returned an array of shape {vectors.shape} for {rows} "
+            f"encoder {recipe.encoder} returned an array of shape {vectors.shape} for {len(rows)} "
             f"{recipe.row}s; its encode must return one row per {recipe.row}"
         )
-    if not np.isfinite(vectors).all():
-        raise EncoderError(_gave_unusable(recipe.encoder, number))
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        counts = [len(recipe.keys(text)) for text in texts]
+        text = int(places[np.repeat(np.arange(len(texts)), counts)[bad[0]]])
+        raise EncoderError(_gave_unusable(recipe.encoder, text))
     return vectors
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.text.cache import EmbeddingCache
-from cslr.text.embed import Recipe, embed_rows, progress_bar, unit_rows
+from cslr.text.embed import Recipe, are_independent, embed_rows, unit_rows
+from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, find_model, load_model, model_id
 from cslr.text.spacing import spaced
 from cslr.text.stand_ins import Derived, derived
@@ -42,7 +43,12 @@ class Encoder(Protocol):
         """d, the length of a vector."""
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) float32, rows of unit norm, in the order of the texts."""
+        """(n, d) float32, rows of unit norm, in the order of the texts.
+
+        An encoder with an attribute ``rows_independent = True`` promises that a row depends on its
+        text alone, bit for bit. Others are given one text at a time: texts may not move each
+        other's vectors.
+        """
 
 
 def load_encoder(name: str = "minilm") -> Encoder:
@@ -70,6 +76,8 @@ class SentenceEncoder:
     only, and code that comes with a model is never run.
     """
 
+    rows_independent = True
+
     def __init__(self, source: Source, id: str) -> None:
         self.source = source
         self.id = id
@@ -80,18 +88,19 @@ class SentenceEncoder:
         declared = _declared_dimension(self.source) if isinstance(self.source, Path) else None
         return declared or int(self._forward(["dimension"]).shape[1])
 
-    def encode(self, texts: Sequence[str], progress: bool = False) -> FloatArray:
+    def encode(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
-        Guarantee: a row depends on its text alone, bit for bit. Every text is a forward pass of its
-        own, because padding and the other rows of a batch change a vector by rounding, and the
-        vectors of public sentences are published without noise.
+        Guarantee: a row depends on its text alone, bit for bit, because every forward pass has a
+        fixed shape (``cslr.text.fixed_shapes``). In ordinary batches it would depend on the other
+        texts by rounding, and the vectors of public sentences are published without noise.
         """
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        with progress_bar(len(texts), progress) as bar:
-            for row, text in enumerate(texts):
-                vectors[row] = self._forward([text])[0]
-                bar.advance(1)
+        if not texts:
+            return vectors
+        lengths = self._token_counts(texts)
+        for batch, filled in filled_batches(texts, lengths, self._batched):
+            vectors[batch] = self._forward(filled)[: len(batch)]
         return unit_rows(vectors, np.arange(len(texts) + 1), self.id)
 
     def _forward(self, texts: list[str]) -> FloatArray:
@@ -100,6 +109,25 @@ class SentenceEncoder:
             texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
         )
         return vectors
+
+    def _token_counts(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens the model reads of each text."""
+        if not self._batched:
+            return [0] * len(texts)
+        prompt = self._model.prompts.get(self._model.default_prompt_name) or ""
+        ids = self._model.tokenizer(
+            [prompt + text for text in texts],
+            truncation=self._model.max_seq_length is not None,
+            max_length=self._model.max_seq_length,
+        )["input_ids"]
+        return [len(row) for row in ids]
+
+    @cached_property
+    def _batched(self) -> bool:
+        """Whether texts are encoded in batches: the model has tokens and keeps rows apart."""
+        return hasattr(
+            getattr(self._model, "tokenizer", None), "backend_tokenizer"
+        ) and rows_are_independent(self._forward, "one two three", "three two one")
 
     @cached_property
     def _model(self) -> Any:
@@ -114,6 +142,11 @@ class WordMeans:
     words: TokenEncoder
 
     @property
+    def rows_independent(self) -> bool:
+        """As the words are."""
+        return are_independent(self.words)
+
+    @property
     def id(self) -> str:
         """Identifies weights, layer and pooling."""
         return f"{self.words.id}:mean-of-words"
@@ -125,8 +158,9 @@ class WordMeans:
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts."""
-        words = (self.words.encode([spaced(text)]).z for text in texts)
-        sums = np.stack([z.sum(axis=0) for z in words])
+        words = self.words.encode([spaced(text) for text in texts])
+        parts = np.split(words.z, words.starts[1:-1])
+        sums = np.stack([z.sum(axis=0) for z in parts])
         return unit_rows(sums, np.arange(len(texts) + 1), self.id)
 
 
@@ -145,7 +179,8 @@ def embed(
         return np.empty((0, encoder.dimension), dtype=np.float32)
     if isinstance(encoder, Derived):
         return encoder.change(embed(texts, encoder.base, cache, progress))
-    recipe = Recipe(encoder.id, encoder.encode, keys=lambda text: [text])
+    together = are_independent(encoder)
+    recipe = Recipe(encoder.id, encoder.encode, lambda text: [text], together)
     return embed_rows(texts, recipe, cache, progress)[0]
 
 

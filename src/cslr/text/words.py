@@ -18,7 +18,8 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import EncoderError
 from cslr.text.cache import EmbeddingCache
-from cslr.text.embed import Recipe, embed_rows, starts_of, unit_rows
+from cslr.text.embed import Recipe, are_independent, embed_rows, starts_of, unit_rows
+from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, declared, find_model, import_late, load_model, model_id
 
 __all__ = [
@@ -93,6 +94,8 @@ class LayerEncoder:
     the mean named entities better at every layer, averaged over domains.
     """
 
+    rows_independent = True
+
     def __init__(self, source: Source, layer: int, id: str) -> None:
         self.source = source
         self.layer = layer
@@ -106,14 +109,18 @@ class LayerEncoder:
     def encode(self, texts: Sequence[str]) -> WordVectors:
         """One row of unit norm for each of ``text.split(" ")``, in the order of the texts.
 
-        Guarantee: the rows of a text depend on that text alone, bit for bit: every window is a
-        forward pass of its own.
+        Guarantee: the rows of a text depend on that text alone, bit for bit, because every forward
+        pass has a fixed shape (``cslr.text.fixed_shapes``).
         """
         sentences = [text.split(" ") for text in texts]
         starts = starts_of(sentences)
         sums = np.zeros((starts[-1], self.dimension), dtype=np.float32)
-        for window in self._windows(sentences, starts):
-            np.add.at(sums, window.rows, self._forward(window.pieces)[window.places])
+        windows = self._windows(sentences, starts)
+        pieces = [window.pieces for window in windows]
+        lengths = [len(part) for part in pieces]
+        for batch, filled in filled_batches(pieces, lengths, bool(windows) and self._batched):
+            for index, states in zip(batch, self._forward(filled), strict=False):
+                np.add.at(sums, windows[index].rows, states[windows[index].places])
         return WordVectors(unit_rows(sums, starts, self.id), starts)  # a mean's length is no matter
 
     def _windows(self, sentences: list[list[str]], starts: IntArray) -> list[_Window]:
@@ -166,17 +173,23 @@ class LayerEncoder:
             )
         return [[unknown if word in odd else word for word in words] for words in sentences]
 
-    def _forward(self, pieces: list[int]) -> FloatArray:
-        """One window through the model: (pieces, d)."""
+    def _forward(self, windows: list[list[int]]) -> FloatArray:
+        """Windows of equally many pieces through the model: (windows, pieces, d)."""
         torch = import_late("torch")
-        ids = torch.tensor([pieces])
+        ids = torch.tensor(windows)
         with torch.inference_mode():
             output = self._model(
                 input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True
             )
         _check_layer(self.layer, len(output.hidden_states), str(self.source))
-        states: FloatArray = output.hidden_states[self.layer][0].numpy()
+        states: FloatArray = output.hidden_states[self.layer].numpy()
         return states
+
+    @cached_property
+    def _batched(self) -> bool:
+        """Whether the model keeps the rows of a batch apart."""
+        pieces = self._tokenizer("one two three")["input_ids"]
+        return rows_are_independent(self._forward, pieces, pieces[::-1])
 
     @cached_property
     def _longest(self) -> int:
@@ -217,7 +230,14 @@ def embed_words(
     if not texts:
         empty = np.empty((0, encoder.dimension), dtype=np.float32)
         return WordVectors(empty, np.zeros(1, dtype=np.int64))
-    recipe = Recipe(encoder.id, lambda some: encoder.encode(some).z, _keys, "word", np.float16)
+    recipe = Recipe(
+        encoder.id,
+        lambda some: encoder.encode(some).z,
+        _keys,
+        are_independent(encoder),
+        "word",
+        np.float16,
+    )
     z, starts = embed_rows(texts, recipe, cache, progress)
     return WordVectors(unit_rows(z, starts, encoder.id), starts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -18,8 +19,8 @@ def test_the_example_is_ready_and_every_task_is_learnt_and_measured():
     report = check_report(DATA)
     assert report.ready
     assert report.remarks == ()
-    assert (report.clients, report.registered) == (8, 10)
-    assert [(task.train, task.test) for task in report.tasks] == [(50, 18)] * 3
+    assert (report.clients, report.registered) == (300, 320)
+    assert [(task.train, task.test) for task in report.tasks] == [(300, 60)] * 3
 
 
 def test_the_declaration_in_the_documents_is_one(tmp_path: Path):
@@ -39,9 +40,9 @@ def test_the_conll_in_the_documents_is_read(write, declare):
 
 def test_the_example_loads():
     stream = load_own(DATA, load_declaration(declaration_path(DATA)), ("Public.",)).stream
-    assert (len(stream.train), len(stream.test)) == (150, 54)
-    assert len(set(stream.train.texts + stream.test.texts)) == 204
-    assert np.unique(stream.train.clients).tolist() == list(range(8))
+    assert (len(stream.train), len(stream.test)) == (900, 180)
+    assert len(set(stream.train.texts + stream.test.texts)) == 1080
+    assert np.unique(stream.train.clients).tolist() == list(range(300))
     assert [len(task.labels) for task in stream.tasks] == [2, 2, 2]
 
 
@@ -50,4 +51,11 @@ def test_a_draft_of_the_example_guesses_what_is_declared():
     declared = tomllib.loads(declaration_path(DATA).read_text(encoding="utf-8"))
     for key in ("name", "family", "scenario", "columns", "tasks"):
         assert guess[key] == declared[key]
-    assert guess["clients"] == 8
+    assert guess["clients"] == 300
+
+
+def test_the_rows_of_the_example_are_those_that_its_script_writes(tmp_path: Path):
+    script = tmp_path / "make.py"
+    script.write_bytes(DATA.with_name("make.py").read_bytes())
+    runpy.run_path(str(script), run_name="__main__")
+    assert (tmp_path / "libraries.csv").read_bytes() == DATA.read_bytes()

@@ -21,6 +21,7 @@ from cslr.federation.simulation import Population
 from cslr.methods.cslr import agree, stages
 from cslr.methods.gradient_rounds import CLIP
 from cslr.methods.method import MethodContext
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys
@@ -62,7 +63,7 @@ def context_of(
     schedule = Schedule(int(not rounds), head=rounds, evaluation=int(evaluation))
     budget = Budget(4.0, unit=unit)
     plan = calibrate(budget, len(world.tasks), cap=cap, schedule=schedule, clients=shares)
-    tasks, head = world.tasks, HeadConfig(samples=40)
+    tasks, head = world.tasks, HeadConfig()
     if rounds:
         tasks = (tuple(range(world.family(family).labels)),) * len(tasks)
         head = HeadConfig(kind="rounds", rounds=rounds)
@@ -74,8 +75,9 @@ def context_of(
         topics=None,
         public=world.public,
         encoder="synthetic",
-        replay=ReplayConfig(dimension=8, anchors=24),
+        replay=ReplayConfig(dimension=8),
         head=head,
+        constants=PaperConstants(m=24, n_r=40),
         plan=plan,
         ledger=None,
         seeds=Seeds(13),

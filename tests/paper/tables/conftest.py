@@ -68,6 +68,8 @@ def _trace(
         "metric": "accuracy",
         "labels": ["a", "b"],
         "tasks": ["first", "second"],
+        "code": {"version": "1", "source": "0123456789abcdef"},
+        "cpu": 30.0,
     }
     return [
         heading,

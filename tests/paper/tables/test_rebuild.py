@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -118,7 +119,10 @@ def test_the_first_page_says_what_holds_and_what_was_not_tested(place):
     text = document(place)
     page = text.split("## What of the paper holds\n", 1)[1].split("\n## ", 1)[0]
     holds, fails, untested = page.split("**")[2::2]
-    assert "CSLR gains over DP-Stat-Share and over transport (tab:effect_sizes): 2 smaller" in holds
+    assert (
+        "over transport (tab:effect_sizes): CSLR − DP-Stat-Share: a smaller gain than printed (Spl"
+        in holds
+    )
     assert "buys the ε it promises (tab:accountant)" not in page  # not computed here
     assert "(tab:protocol): " in fails
     assert "The final scores (tab:main): " in untested
@@ -149,6 +153,20 @@ def test_each_figure_names_what_it_is_worth_nothing_without(place):
         "`cslr reproduce experiments/main.toml --data DIR`, then `cslr tables`",
     ):
         assert fact in text
+
+
+def test_cells_of_an_earlier_version_are_counted(place):
+    """Those whose traces do not say what they were made by; and what all of them cost."""
+    assert "earlier version, whose noise" not in again(place)["tables/main-main.md"].decode()
+    traces = sorted((place / "traces").glob("*.jsonl"))
+    heading, *rows = traces[0].read_text(encoding="utf-8").splitlines()
+    old = {name: value for name, value in json.loads(heading).items() if name != "code"}
+    traces[0].write_text("\n".join([json.dumps(old), *rows]), encoding="utf-8")
+    found = again(place)
+    assert "1 of them by an earlier version, whose noise" in found["tables/main-main.md"].decode()
+    ran = len(traces)
+    row = f"| {ran} of {ran} | 1 | {ran / 2:.0f} | `cslr reproduce experiments/main.toml"
+    assert row in found["REPRODUCTION.md"].decode()
 
 
 def test_further_tables_are_linked_and_say_that_they_did_not_run(place):

@@ -5,45 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-import uuid
 
 import pytest
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
-from cslr.privacy.accounting import Charge, gaussian_epsilon
+from cslr.privacy.accounting import gaussian_epsilon
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import head_of
-from cslr.privacy.mechanism import release, settle
 from cslr.privacy.plan import Budget, calibrate
+from tests.privacy.ledger.small_ledger import charge, pay
 
 DELTA = 1e-5
 
 
-def charge(task: int = 0, sigma: float | None = 3.0, **changes: object) -> Charge:
-    return Charge(
-        **{"label": f"task {task}", "round": task, "part": "replay", "sigma": sigma, **changes}
-    )
-
-
-def pay(ledger: Ledger, *charges: Charge) -> None:
-    """Each for a sum of its own."""
-    for each in charges:
-        ledger.charge(each, lambda key: uuid.uuid4().hex)
-
-
 def spent_by(*sigmas: float) -> float:
     return gaussian_epsilon(math.sqrt(sum(sigma**-2 for sigma in sigmas)), DELTA)
-
-
-@pytest.fixture
-def content(opened, path, summed) -> bytes:
-    """A small ledger with a record of every kind, a float with an exponent, and an umlaut."""
-    ledger = opened()
-    ledger.fix_plan(calibrate(Budget(8.0), 4, cap=2), {"encoder": "für-alle", "bound": 0.2})
-    settle(release(summed, charge(), ledger), "task 0", ledger)
-    pay(ledger, charge(1))
-    ledger.close()
-    return path.read_bytes()
 
 
 # -- what it says --------------------------------------------------------------------------------

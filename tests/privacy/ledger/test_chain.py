@@ -7,40 +7,16 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 
 import pytest
 
 from cslr.errors import LedgerCorrupted, PrivacyError
-from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger import chain as chain_module
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import head_of
 from cslr.privacy.ledger.keys import EphemeralKeys
-from cslr.privacy.mechanism import release, settle
-from cslr.privacy.plan import Budget, calibrate
-
-
-def charge(task: int = 0, sigma: float | None = 3.0) -> Charge:
-    return Charge(f"task {task}", task, "replay", sigma)
-
-
-def pay(ledger: Ledger, *charges: Charge) -> None:
-    """Each for a sum of its own."""
-    for each in charges:
-        ledger.charge(each, lambda key: uuid.uuid4().hex)
-
-
-@pytest.fixture
-def content(opened, path, summed) -> bytes:
-    """A small ledger with a record of every kind, a float with an exponent, and an umlaut."""
-    ledger = opened()
-    ledger.fix_plan(calibrate(Budget(8.0), 4, cap=2), {"encoder": "für-alle", "bound": 0.2})
-    settle(release(summed, charge(), ledger), "task 0", ledger)
-    pay(ledger, charge(1))
-    ledger.close()
-    return path.read_bytes()
-
+from cslr.privacy.plan import Budget
+from tests.privacy.ledger.small_ledger import charge, pay
 
 # -- one writer ----------------------------------------------------------------------------------
 
@@ -150,10 +126,14 @@ def test_what_a_killed_process_did_not_sync_is_synced_before_it_is_relied_on(
 # -- a crash while writing -------------------------------------------------------------------------
 
 
+def head_line(record: dict) -> bytes:
+    return chain_module._head_line(record["n"], record["hash"])
+
+
 def head_after(content: bytes, records: int) -> bytes | None:
     """The head as it is while the next record is being written."""
     lines = content.splitlines()[:records]
-    return chain_module._head_line(json.loads(lines[-1])) if lines else None
+    return head_line(json.loads(lines[-1])) if lines else None
 
 
 def leave(path, content: bytes, head: bytes | None) -> None:
@@ -261,7 +241,7 @@ def test_a_crash_between_a_record_and_its_head_goes_on(content, opened, path):
     ledger = opened()
     assert len(ledger.records) == 5
     pay(ledger, charge(2, 9.0))
-    assert head_of(path).read_bytes() == chain_module._head_line(ledger.records[-1])
+    assert head_of(path).read_bytes() == head_line(ledger.records[-1])
 
 
 def test_a_reader_is_not_misled_by_a_writer_that_goes_on(content, path, monkeypatch):
@@ -270,6 +250,76 @@ def test_a_reader_is_not_misled_by_a_writer_that_goes_on(content, path, monkeypa
     monkeypatch.setattr(type(path), "read_bytes", lambda p: order.append(p.name) or read_bytes(p))
     Ledger.read(path)
     assert order == ["ledger.head", "ledger.jsonl"]
+
+
+# -- read again ------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_read_again_from_the_file(opened, path):
+    ledger = opened()
+    charges = [charge(task, 9.0 + task) for task in range(5)]
+    pay(ledger, *charges)
+    assert ledger.charges == tuple(charges)
+    assert ledger.records == [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert ledger.newest == (6, ledger.records[-1]["hash"])
+    assert ledger.opening == ledger.records[0]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "replaced", "gone"])
+def test_a_file_that_is_changed_while_it_is_in_use_is_not_believed(opened, path, damage):
+    """A shorter one would say that less was spent."""
+    ledger = opened()
+    pay(ledger, charge(0), charge(1))
+    receipts = [ledger.receipt(f"task {task}") for task in range(2)]
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        flipped = content.replace(b'"sigma":3.0', b'"sigma":9.0')
+        path.write_bytes({"cut": content[:-200], "flipped": flipped, "replaced": b"{}"}[damage])
+    for look in (
+        lambda: ledger.charges,
+        lambda: ledger.records,
+        lambda: ledger.epsilon("end_to_end", "roster"),
+        lambda: ledger.accept("task 1", receipts[1]),
+        lambda: ledger.confirm("task 1", "digest"),
+    ):
+        with pytest.raises(LedgerCorrupted):
+            look()
+
+
+def test_lines_that_another_process_adds_later_are_not_this_ones(opened, path, keys):
+    ledger = opened()
+    pay(ledger, charge(0))
+    ledger.close()
+    with Ledger.at(path, ledger.federation, keys) as later:
+        pay(later, charge(1, 9.0))
+    assert ledger.charges == (charge(0),)
+    assert len(later.charges) == 2
+
+
+def test_a_release_is_found_wherever_it_is_looked_for_first(opened):
+    """Receipts and digests, forwards, backwards and again."""
+    ledger, digests = opened(), {}
+    receipts = {}
+    for task in range(12):
+        label = f"task {task}"
+        pay(ledger, charge(task, 90.0))
+        receipts[label] = ledger.receipt(label)
+        digests[label] = f"digest of {label}"
+        ledger.settle(label, digests[label])
+    order = [*receipts, *reversed(receipts), "task 5", "task 5", "task 1", "task 11"]
+    for label in order:
+        ledger.accept(label, receipts[label])
+        ledger.confirm(label, digests[label])
+        with pytest.raises(LedgerCorrupted, match="in a different record"):
+            ledger.accept("task 3" if label != "task 3" else "task 4", receipts[label])
+        with pytest.raises(LedgerCorrupted, match="differs from the one"):
+            ledger.confirm(label, "another digest")
+    with pytest.raises(LedgerCorrupted, match="has no charge"):
+        ledger.confirm("task 12", "digest")
+    with pytest.raises(LedgerCorrupted, match="has no charge"):
+        ledger.confirm('task 1","attempt', "digest")
 
 
 # -- damage to the records -------------------------------------------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from cslr.protocol.step4_aggregate.contribution import unfolded
+from cslr.privacy.grid import joint_norms
 from cslr.protocol.step4_aggregate.tied import (
     FLOOR,
     pooled_covariance,
     row_weights,
-    tied_moments,
+    symmetric,
+    tied_factors,
 )
 
 R = 12
@@ -28,10 +31,9 @@ def public(rng):
 
 
 def noisy(matrix, variance, rng):
-    """As released: entries off the diagonal have half the variance of those on it."""
+    """As released: the triangle has noise, so that the matrix stays symmetric."""
     noise = np.triu(rng.normal(size=matrix.shape))
-    noise = (noise + np.triu(noise, 1).T) * np.sqrt(variance)
-    return matrix + np.where(np.eye(len(matrix)) > 0, noise, noise / np.sqrt(2))
+    return matrix + (noise + np.triu(noise, 1).T) * np.sqrt(variance)
 
 
 def test_the_rows_of_a_label_share_its_weight():
@@ -43,25 +45,50 @@ def test_the_rows_of_a_label_share_its_weight():
     np.testing.assert_array_equal(places[0], labels[0])
 
 
-def test_moments_are_about_the_prototypes_and_keep_the_norm_of_the_matrix(rng):
+def request_of(labels, prototypes, directions, scale=1.0):
+    """What ``tied_factors`` reads of a request."""
+    return SimpleNamespace(
+        layout=SimpleNamespace(tied=directions, tied_scale=scale),
+        groups=tuple((label,) for label in range(labels)),
+        resolution=SimpleNamespace(full_weight=2),
+        prototypes=SimpleNamespace(mean=prototypes),
+    )
+
+
+def test_products_of_factors_are_the_weighted_moments_about_the_prototypes(rng):
     x, prototypes = rng.normal(size=(3, 4, R)), rng.normal(size=(2, R))
-    labels, weights = rng.integers(2, size=(3, 4)), rng.random((3, 4))
-    found = tied_moments(x, labels, weights, prototypes, 5)
+    labels, mask = rng.integers(2, size=(3, 4)), rng.random((3, 4)) < 0.8
+    examples = SimpleNamespace(labels=labels, mask=mask)
+    found = tied_factors(x, examples, request_of(2, prototypes, 5, np.sqrt(2)))
     away = (x - prototypes[labels])[..., :5]
+    _, weights = row_weights(labels, mask, (0, 1), full=2)
     expected = np.einsum("bn,bni,bnj->bij", weights, away, away)
-    np.testing.assert_allclose(unfolded(found, 5), expected, atol=1e-12)
-    np.testing.assert_allclose(
-        np.linalg.norm(found, axis=1), np.linalg.norm(expected, axis=(1, 2)), atol=1e-12
+    products = np.swapaxes(found, -1, -2) @ found
+    np.testing.assert_allclose(products, np.sqrt(2) * expected, atol=1e-12)
+
+
+def test_a_triangle_at_its_scale_is_nearly_as_long_as_the_matrix(rng):
+    factors = rng.normal(size=(1, 1, 200))
+    matrix = factors[0].T @ factors[0]
+    long = joint_norms(np.zeros((1, 0)), factors * 2**0.25)
+    assert long == pytest.approx(np.linalg.norm(matrix), rel=0.02)
+
+
+def test_a_row_of_one_unit_does_not_move_the_factors_of_another(rng):
+    x, examples = (
+        rng.normal(size=(2, 3, R)),
+        SimpleNamespace(labels=np.zeros((2, 3), int), mask=np.ones((2, 3), bool)),
     )
-
-
-def test_a_row_of_one_unit_does_not_move_the_moments_of_another(rng):
-    x, labels, weights = rng.normal(size=(2, 3, R)), np.zeros((2, 3), int), np.ones((2, 3))
-    before = tied_moments(x, labels, weights, np.zeros((1, R)), R)
+    request = request_of(1, np.zeros((1, R)), R)
+    before = tied_factors(x, examples, request)
     x[1] = 0.0
-    np.testing.assert_array_equal(
-        tied_moments(x, labels, weights, np.zeros((1, R)), R)[0], before[0]
-    )
+    np.testing.assert_array_equal(tied_factors(x, examples, request)[0], before[0])
+
+
+def test_a_triangle_becomes_the_matrix_it_was_taken_from(rng):
+    matrix = rng.normal(size=(R, R))
+    matrix += matrix.T
+    np.testing.assert_array_equal(symmetric(matrix[np.triu_indices(R)], R), matrix)
 
 
 def test_without_noise_the_matrix_is_known(public, rng):

@@ -62,7 +62,8 @@ def timeless() -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
 
     def strip(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
-            {name: value for name, value in line.items() if name != "seconds"} for line in lines
+            {name: value for name, value in line.items() if name not in ("seconds", "cpu")}
+            for line in lines
         ]
 
     return strip

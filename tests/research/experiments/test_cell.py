@@ -98,6 +98,7 @@ def test_a_cell_run_twice_leaves_the_same_trace_but_for_seconds(small, places, l
     second = lines_of_run(cell, places, lines_of)
     assert timeless(first) == timeless(second)
     assert all("seconds" in line for line in first if line["kind"] in ("row", "finished"))
+    assert first[0]["cpu"] > 0
 
 
 def lines_of_run(cell, places, lines_of):

@@ -175,7 +175,7 @@ def test_cells_that_read_other_rows_have_another_study(settings):
     ("changes", "told"),
     [
         ({}, []),
-        ({"samples": 99}, ["head.samples 99, now 500"]),
+        ({"samples": 99}, ["paper.n_r 99, now 500"]),
         ({"passes": 10}, []),
         ({"passes": 99}, ["head.passes 99, now fixed at 10"]),
         ({"learning_rate": 3e-4}, []),

@@ -9,6 +9,7 @@ import pytest
 
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.privacy.ledger.book import Ledger
+from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.mechanism import recall
 from cslr.report.run_facts import _arrays
 from cslr.research.theory.kept import load_run
@@ -19,13 +20,15 @@ from cslr.text.cache import EmbeddingCache
 
 from .checks import differing, ledger_of, spent, unpaid
 from .children import run_in_child
-from .damage import by_file, flips, told, truncations, unnoticed
+from .damage import by_file, flips, places, told, truncations, unnoticed
 from .study import StandIn
 
 pytestmark = pytest.mark.xdist_group("crash")
 
 MOST = 400
 """Damages of each sort to a file; where it is longer than that, a sample."""
+WHOLE_RUNS = 20
+"""Damages of each sort to a noise key after which the whole run goes on."""
 
 
 @pytest.fixture
@@ -252,16 +255,31 @@ def test_a_damaged_noise_key_is_never_used(half_way):
         assert troubles_with_key(known, files, name, damaged) == []
 
 
+def is_used(known, name, damaged, charge):
+    """Whether the ledger would finish the interrupted release from this file of key and sum."""
+    (known.case.root / name).write_bytes(damaged)
+    federation = known.case.federation
+    read = Ledger.read(known.case.ledger)
+    with Ledger.at(
+        known.case.ledger, read.federation, EphemeralKeys(federation / "keys")
+    ) as ledger:
+        return ledger.interrupted(charge) is not None
+
+
 @pytest.mark.trust
 def test_a_noise_key_damaged_at_any_byte_is_never_used(half_way, card):
+    """Every damage is shown to the ledger; with some of each sort the whole run goes on."""
     known, files, name = half_way
-    damages = [*truncations(files[name]), *flips(files[name])]
-    wrong = [
-        f"{what}: {trouble}"
-        for what, damaged in damages
-        for trouble in troubles_with_key(known, files, name, damaged)
-    ]
-    card(
-        "corrupted noise key", "never used", f"{len(damages)} damages, {len(wrong)} used", not wrong
-    )
+    sorts = [[*truncations(files[name])], [*flips(files[name])]]
+    restore(known, files)
+    (charge,) = ledger_of(known.case).charges
+    assert is_used(known, name, files[name], charge)
+    damages = [damage for sort in sorts for damage in sort]
+    wrong = [what for what, damaged in damages if is_used(known, name, damaged, charge)]
+    whole = [sort[at] for sort in sorts for at in places(len(sort), WHOLE_RUNS)]
+    for what, damaged in whole:
+        troubles = troubles_with_key(known, files, name, damaged)
+        wrong += [f"{what}: {trouble}" for trouble in troubles]
+    figure = f"{len(damages)} damages, {len(whole)} of them in whole runs, {len(wrong)} used"
+    card("corrupted noise key", "never used", figure, not wrong)
     assert wrong == []

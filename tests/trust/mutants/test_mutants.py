@@ -17,9 +17,13 @@ HONEST_RUNS = 100
 QUICK = [name for name in DETECTORS if name != "black box"]
 
 
-def shared(detector: str) -> pytest.MarkDecorator:
-    """One worker looks with a detector, so that it looks at the honest build once."""
-    return pytest.mark.xdist_group(f"mutants: {detector}")
+def marks(detector: str) -> list[pytest.MarkDecorator]:
+    """One worker looks with a detector, so that it looks at the honest build once.
+
+    Detectors that run the whole program take seconds; tests of their own have them, too.
+    """
+    slow = [pytest.mark.slow] if detector in WHOLE_RUNS else []
+    return [pytest.mark.xdist_group(f"mutants: {detector}"), *slow]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,7 @@ def honest(lab):
 @pytest.mark.parametrize(
     ("name", "detector"),
     [
-        pytest.param(name, each, marks=shared(each))
+        pytest.param(name, each, marks=marks(each))
         for name in MUTANTS
         for each in MUTANTS[name].caught_by
         if each in QUICK
@@ -52,7 +56,7 @@ def test_every_mutant_is_caught(lab, honest, name, detector):
     assert found.alarm, found.figure
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=shared(name)) for name in QUICK])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in QUICK])
 def test_no_detector_accuses_the_honest_build(lab, honest, name):
     found = honest(name, lab.draws)
     assert not found.alarm, found.figure

@@ -18,7 +18,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,6 +28,7 @@ import numpy as np
 import cslr.privacy.mechanism as mechanism
 import cslr.runs.embedded as study_module
 from cslr.cli.main import main
+from cslr.methods.fedcil import schedules
 from cslr.text.words import WordVectors
 
 WIDTH = 24  # d
@@ -41,6 +42,9 @@ samples = 12
 """
 COMPANY = 0.05
 """How far the texts that are given together move each other's vectors."""
+
+SHORT = replace(schedules.RECIPE, rounds=2, iterations=5, consolidation=5, imitation=40)
+"""How long FedCIL trains here: what depends on what is the same after a few steps."""
 
 Rows = list[dict[str, str]]
 
@@ -314,6 +318,7 @@ class World:
             enter(patch.object(study_module, "load_token_encoder", lambda *_: CompanyOfWords()))
             enter(patch.dict(os.environ, environment))
             enter(patch.object(os, "urandom", _entropy))
+            enter(patch.object(schedules, "RECIPE", SHORT))
             enter(patch.object(mechanism, "_noised", self._published(dies_at)))
             # A keyed name of the sum: without the key it says nothing, so here it may say nothing.
             enter(patch.object(mechanism, "tag_for_sum", lambda key, total: "tag"))

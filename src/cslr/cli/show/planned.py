@@ -19,7 +19,7 @@ _UNITS = {"client": "clients", "person": "people"}
 
 def outlook_values(outlook: Outlook) -> dict[str, Any]:
     """The same as one JSON object; it has no ∞, so null stands for it."""
-    plan, told = outlook.plan, outlook.federation
+    plan, federation = outlook.plan, outlook.federation
     costs = {who: _finite(plan.epsilon(who)) for who in ADVERSARIES}
     return {
         "sigma": plan.sigma or plan.head_sigma,
@@ -27,7 +27,7 @@ def outlook_values(outlook: Outlook) -> dict[str, Any]:
         "cap": plan.cap,
         "delta": plan.budget.delta,
         "unit": plan.budget.unit,
-        "units": told.units,
+        "units": federation.units,
         "epsilon": {"replay": costs, "end_to_end": costs},
         "replace_one_epsilon": _finite(_replaced(outlook)),
         "signal_to_noise": _finite(_ratio(outlook)),
@@ -45,7 +45,7 @@ def outlook_values(outlook: Outlook) -> dict[str, Any]:
 
 def print_outlook(outlook: Outlook, console: Console) -> None:
     """Noise and cost first, then what is released, then what a cap buys."""
-    plan, told = outlook.plan, outlook.federation
+    plan, federation = outlook.plan, outlook.federation
     unit, units = plan.budget.unit, _UNITS[plan.budget.unit]
     sigma = _number(plan.sigma or plan.head_sigma)
     console.print(
@@ -58,8 +58,8 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
         f"{_number(_replaced(outlook))} (roster)."
     )
     console.print(
-        f"{told.units:,} {units}, ε = {plan.budget.epsilon:g} for a {unit}: about "
-        f"{outlook.speakers:,.0f} speak about each task; {outlook.releases()}."
+        f"{federation.units:,} {units}, ε = {plan.budget.epsilon:g} for a {unit}: about "
+        f"{outlook.speakers:,.0f} contribute to each task; {outlook.releases()}."
     )
     console.print(
         f"Forecast signal-to-noise ratio of a task's modes: [bold]{_ratio(outlook):.2g}[/bold]"
@@ -97,8 +97,8 @@ def _caps(outlook: Outlook) -> Table:
 
 
 def _ratio(outlook: Outlook) -> float:
-    told = outlook.federation
-    modes = told.dimension * told.sub_modes * told.labels_per_task
+    federation = outlook.federation
+    modes = federation.dimension * federation.sub_modes * federation.labels_per_task
     return forecast(outlook.plan, round(outlook.speakers), modes).signal_to_noise
 
 

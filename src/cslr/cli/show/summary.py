@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -16,7 +17,7 @@ from cslr.runs.measure import PrivateFigures
 from cslr.runs.results import Figures, Result
 from cslr.runs.verdict import verdict_of
 
-__all__ = ["print_other_unit", "print_summary", "print_verdict"]
+__all__ = ["print_next", "print_other_unit", "print_summary", "print_verdict"]
 
 _COSTS = {"nothing": ", ε = 0", "privately": "", "openly": ", ε = ∞"}
 
@@ -54,7 +55,8 @@ def print_summary(result: Result, console: Console) -> None:
         console.print(_methods(result))
         if result.main.more:
             console.print(_more(result))
-        console.print(_labels(result))
+        if not _labels_are_tasks(result):
+            console.print(_labels(result))
     if result.measured is not None:
         console.print(_measured(result, result.measured))
     console.print(_cost(result))
@@ -63,6 +65,13 @@ def print_summary(result: Result, console: Console) -> None:
         Text.assemble("Files: ", (result.run_dir, "bold"), f"  ({', '.join(files)})"),
         soft_wrap=True,
     )
+
+
+def print_next(result: Result, console: Console) -> None:
+    """The last lines: what to look at, and a command that asks the head."""
+    run = shlex.quote(result.run_dir)
+    console.print(f"Look: open {result.run_dir}/report.html in a browser.", soft_wrap=True)
+    console.print(f'Ask:  cslr predict {run} --text "..."', soft_wrap=True, highlight=False)
 
 
 def print_verdict(result: Result, console: Console) -> None:
@@ -168,12 +177,21 @@ def _methods(result: Result) -> RenderableType:
         )
     privacy = result.config.privacy
     if privacy.mode == "simulated" or not result.config.yardsticks:
-        return _titled("Comparison with yardsticks", table)
+        return Group(_titled("Comparison with yardsticks", table), _legend())
     why = (
         "finetune and joint read rows without noise, so they are not run with enforced "
         "privacy, and the gap to pooled training cannot be computed."
     )
-    return Group(_titled("Comparison with yardsticks", table), Text(why, style="dim"))
+    title = "Comparison with yardsticks"
+    return Group(_titled(title, table), _legend(), Text(why, style="dim"))
+
+
+def _legend() -> Text:
+    return Text(
+        "AA: mean score after the last task. BWT: change since each task was learnt (negative: "
+        "forgotten). FWT: gain over zero-shot on a task before it is learnt.",
+        style="dim",
+    )
 
 
 def _more(result: Result) -> RenderableType:
@@ -229,6 +247,12 @@ def _sparkline(figures: Figures) -> str:
     levels = np.clip(np.nan_to_num(figures.curve) / 100 * 8, 0, 7).astype(int)
     finite = np.isfinite(figures.curve)
     return "".join(bars[n] if seen else " " for n, seen in zip(levels, finite, strict=True))
+
+
+def _labels_are_tasks(result: Result) -> bool:
+    """Whether each task has one label of its own, so that the matrix has said it all."""
+    labels = [[label.name for label in result.stream.labels]]
+    return labels == [[task.name for task in result.stream.tasks]]
 
 
 def _labels(result: Result) -> RenderableType:

@@ -209,9 +209,9 @@ def print_retention(retention: Retention, console: Console) -> None:
     for name in (*MEASURES, "forgotten"):
         table.add_column(name, justify="right")
     for task in dict.fromkeys(each.task for each in retention.judged):
-        mine = [each for each in retention.judged if each.task == task]
-        lost = _mean([each.forgotten for each in mine])
-        values = {name: _mean([each.measure(name) for each in mine]) for name in MEASURES}
+        of_task = [each for each in retention.judged if each.task == task]
+        lost = _mean([each.forgotten for each in of_task])
+        values = {name: _mean([each.measure(name) for each in of_task]) for name in MEASURES}
         cells = [
             _figure(value, ".3f" if name == "energy" else ".2f") for name, value in values.items()
         ]

@@ -228,8 +228,8 @@ def look(path: Path, given: Mapping[str, str] | None = None) -> Seen:
             raise DataError(f"--{role} {column}: no such column in {path}; columns: {there}")
     fixed = {"text": "text", "label": "label"} if kind == "conll" else {}
     open_ = [name for name in columns if name not in fixed.values()]
-    found = guess_columns(first, open_, given, set(_COLUMNS) - set(fixed))
-    guesses = {role: Guess(name, "of every CoNLL file") for role, name in fixed.items()} | found
+    guessed = guess_columns(first, open_, given, set(_COLUMNS) - set(fixed))
+    guesses = {role: Guess(name, "of every CoNLL file") for role, name in fixed.items()} | guessed
     roles = {role: guess.column for role, guess in guesses.items()}
     family = "tagging" if kind == "conll" else _family(first, roles)
     seen = Seen(columns, roles, family, delimiter, guesses=guesses)

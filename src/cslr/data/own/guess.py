@@ -96,42 +96,42 @@ def guess_columns(
 ) -> dict[str, Guess]:
     """A guess for each of ``roles`` that can be made; ``given`` ones are taken as they are."""
     profiles = {column: profile_of(rows, column) for column in columns}
-    found = {role: Guess(column, "as you said") for role, column in given.items()}
+    guesses = {role: Guess(column, "as you said") for role, column in given.items()}
     for named in (_named_exactly, _named_in_part):
         for role in _NAMES:
-            if role in roles and role not in found:
-                free = _free(profiles, found)
+            if role in roles and role not in guesses:
+                free = _free(profiles, guesses)
                 match = next((g for g in named(role, free) if _fits(role, free[g.column])), None)
                 if match is not None:
-                    found[role] = match
+                    guesses[role] = match
     for role, by_content in _BY_CONTENT.items():
-        if role in roles and role not in found:
-            free = _free(profiles, found)
+        if role in roles and role not in guesses:
+            free = _free(profiles, guesses)
             if (match := by_content(free)) is not None:
-                found[role] = match
-    return {role: found[role] for role in _NAMES if role in found}
+                guesses[role] = match
+    return {role: guesses[role] for role in _NAMES if role in guesses}
 
 
-def _free(profiles: Mapping[str, Profile], found: Mapping[str, Guess]) -> dict[str, Profile]:
-    taken = {guess.column for guess in found.values()}
+def _free(profiles: Mapping[str, Profile], guesses: Mapping[str, Guess]) -> dict[str, Profile]:
+    taken = {guess.column for guess in guesses.values()}
     return {column: each for column, each in profiles.items() if column not in taken}
 
 
 def _named_exactly(role: str, free: Mapping[str, Profile]) -> list[Guess]:
     return [
         Guess(column, "by its name")
-        for known in _NAMES[role]
+        for usual_name in _NAMES[role]
         for column in free
-        if column.lower() == known
+        if column.lower() == usual_name
     ]
 
 
 def _named_in_part(role: str, free: Mapping[str, Profile]) -> list[Guess]:
     return [
-        Guess(column, f"its name has the word {known!r}")
-        for known in _NAMES[role]
+        Guess(column, f"its name has the word {usual_name!r}")
+        for usual_name in _NAMES[role]
         for column in free
-        if known in _words(column)
+        if usual_name in _words(column)
     ]
 
 

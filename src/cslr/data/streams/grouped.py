@@ -43,11 +43,11 @@ def _grouped(stream: Stream, labels: tuple[str, ...]) -> Stream:
         stream,
         labels=tuple(
             Label(
-                each, _both(stream.labels[2 * place : 2 * place + 2]), topics=_texts(stream, place)
+                each, _both(stream.labels[2 * index : 2 * index + 2]), topics=_texts(stream, index)
             )
-            for place, each in enumerate(labels)
+            for index, each in enumerate(labels)
         ),
-        tasks=tuple(Task(each, (place,)) for place, each in enumerate(labels)),
+        tasks=tuple(Task(each, (index,)) for index, each in enumerate(labels)),
         train=_by_group(stream.train),
         test=_by_group(stream.test),
     )
@@ -57,8 +57,8 @@ def _both(labels: tuple[Label, ...]) -> str:
     return " ".join(label.description for label in labels)
 
 
-def _texts(stream: Stream, place: int) -> tuple[str, ...]:
-    return tuple(label.description for label in stream.labels[2 * place : 2 * place + 2])
+def _texts(stream: Stream, index: int) -> tuple[str, ...]:
+    return tuple(label.description for label in stream.labels[2 * index : 2 * index + 2])
 
 
 def _by_group(rows: Rows) -> Rows:

@@ -129,7 +129,7 @@ def imitate(
     noise = _noise_of(pool, shapes.noise, rng)
     networks = Networks.copies(shapes, model, 1)
     wanted = torch.nn.functional.normalize(pool.x, dim=-1)
-    optimizer = torch.optim.Adam(list(networks.generator), lr=rate)
+    optimizer = torch.optim.Adam(list(networks.generator), lr=rate, fused=True)
     for _ in range(iterations):
         rows = torch.from_numpy(rng.integers(len(pool), size=(1, batch)))
         x = networks.generate(noise[rows], pool.labels[rows]) / shapes.radius

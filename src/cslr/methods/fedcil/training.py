@@ -65,7 +65,10 @@ def train(networks: Networks, batches: Iterable[Batch], family: Family, steps: S
 
 
 def _adam(layers: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(list(layers), lr=rate, betas=BETAS, weight_decay=WEIGHT_DECAY)
+    """Fused: a pass over memory in place of ten, which took most of the time of a step."""
+    return torch.optim.Adam(
+        list(layers), lr=rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+    )
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -73,7 +76,7 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     # Models share no parameter, so the gradient of the sum is each one's own.
     parts = [part for group in optimizer.param_groups for part in group["params"]]
     for part, gradient in zip(parts, torch.autograd.grad(loss.sum(), parts), strict=True):
-        part.grad = gradient
+        part.grad = gradient.contiguous()  # fused Adam reads memory in order
     optimizer.step()
 
 

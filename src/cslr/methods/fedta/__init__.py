@@ -10,8 +10,8 @@ drawn to global prototypes, which the server picks among the clients' class mean
 
 Departures from the original:
 
-* Sentence (or word) embeddings of a frozen encoder take the place of a vision transformer, scaled
-  to length √d, the length of anchors.
+* Sentence (or word) embeddings of a frozen encoder take the place of a vision transformer: their
+  100 leading public directions, as in FedCIL here, scaled to the length of anchors.
 * Input enhancement is a residual adapter of width 32, not prompts. It is fused on the server by
   fitting one adapter to the clients' on public anchors, starting at their average.
 * A slot is a class *of a task*: streams whose tasks share their labels have slots of their own for
@@ -63,7 +63,7 @@ def stages(context: MethodContext) -> Stages:
     def answers_of() -> Answers:
         from cslr.methods.fedta.inference import Answers
 
-        return Answers(context.family, context.tasks)
+        return Answers(context.family, context.tasks, learner_after(0).directions)
 
     def after(tasks: int) -> Fitted:
         return answers_of().learnt(learner_after(tasks).people)

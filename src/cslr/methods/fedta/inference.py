@@ -17,7 +17,7 @@ import torch
 
 from cslr.arrays import BoolArray, FloatArray
 from cslr.methods.fedta.local import TEMPERATURE
-from cslr.methods.fedta.parts import Person, read, scaled
+from cslr.methods.fedta.parts import Person, adapted, read, scaled
 from cslr.methods.fedta.task_rows import outputs_of
 from cslr.methods.method import Fitted
 from cslr.protocol.targets import Family
@@ -36,8 +36,11 @@ class Answers:
     what it said about the last array is remembered; arrays asked about must not be changed.
     """
 
-    def __init__(self, family: Family, tasks: tuple[tuple[int, ...], ...]) -> None:
+    def __init__(
+        self, family: Family, tasks: tuple[tuple[int, ...], ...], directions: FloatArray
+    ) -> None:
         self._family = family
+        self._directions = directions
         self._outputs = [outputs_of(family, labels) for labels in tasks]
         self._said: WeakKeyDictionary[Person, tuple[FloatArray, FloatArray]] = WeakKeyDictionary()
 
@@ -77,8 +80,11 @@ class Answers:
 
     @torch.no_grad()
     def _think(self, person: Person, z: FloatArray) -> FloatArray:
-        x = scaled(z)[None]
-        readings = {task: read(person.adapter, head, x) for task, head in person.heads.items()}
+        x = scaled(z, self._directions)[None]
+        corrected = adapted(person.adapter, x)
+        readings = {
+            task: read(person.adapter, head, x, corrected) for task, head in person.heads.items()
+        }
         nearest = torch.stack([reading.similarity[0] for reading in readings.values()], dim=1)
         weights = (nearest / TEMPERATURE).softmax(dim=1).numpy()  # (n, tasks)
         found = np.zeros((len(z), self._family.outputs), dtype=np.float32)

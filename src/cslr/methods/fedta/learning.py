@@ -9,6 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from cslr.arrays import FloatArray
 from cslr.methods.fedta.local import CONTRAST, AdapterTraining, Aim, train
 from cslr.methods.fedta.parts import (
     HIDDEN,
@@ -17,6 +18,7 @@ from cslr.methods.fedta.parts import (
     TaskHead,
     initial_adapter,
     initial_head,
+    leading,
     one_of,
     scaled,
 )
@@ -41,20 +43,24 @@ class Learner:
     """Those who have learnt something, by number."""
     shared: Adapter
     prototypes: Prototypes
+    directions: FloatArray
+    """(d, w) of embeddings that are read; public."""
 
 
 def begin(context: MethodContext) -> Learner:
     """Before any task: an adapter that changes nothing and no prototype."""
-    width = context.public.shape[1]
+    directions = leading(context.public)
+    width = directions.shape[1]
     slots = sum(len(labels) for labels in context.tasks)
     shared = initial_adapter(width, context.seeds.under("fedta"))
-    return Learner(0, {}, shared, Prototypes.none(slots, width))
+    return Learner(0, {}, shared, Prototypes.none(slots, width), directions)
 
 
 def learn_task(context: MethodContext, recipe: AdapterTraining, before: Learner) -> Learner:
     """The next task, by all clients that hold rows of it."""
     seeds = context.seeds.under("fedta", before.tasks)
-    rows = rows_of(context, before.tasks)
+    rows = rows_of(context, before.tasks, before.directions)
+    anchors = _anchors(context, before.directions)
     shared, prototypes, people = before.shared, before.prototypes, before.people
     if rows.clients:
         slots = len(context.tasks[before.tasks])
@@ -66,9 +72,9 @@ def learn_task(context: MethodContext, recipe: AdapterTraining, before: Learner)
             own, head = train(rows, own, head, aim, recipe, seeds.under("round", number))
             candidates = candidates_of(rows, own, head, first)
             prototypes = choose(prototypes, candidates, closing=number >= recipe.rounds - 2)
-            shared = fuse(own, _anchors(context), seeds.under("fusion", number))
+            shared = fuse(own, anchors, seeds.under("fusion", number))
         people = {**people, **_taught(before, rows, own, head)}
-    return Learner(before.tasks + 1, people, shared, prototypes)
+    return Learner(before.tasks + 1, people, shared, prototypes, before.directions)
 
 
 def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> TaskHead:
@@ -88,10 +94,10 @@ def _taught(before: Learner, rows: TaskRows, own: Adapter, head: TaskHead) -> di
     return people
 
 
-def _anchors(context: MethodContext) -> Tensor:
+def _anchors(context: MethodContext, directions: FloatArray) -> Tensor:
     """As many public sentences as CSLR has anchors."""
     order = context.seeds.at("fedta", "anchors").permutation(len(context.public))
-    return scaled(context.public[order[: context.replay.anchors]])
+    return scaled(context.public[order[: context.constants.m]], directions)
 
 
 def _aim(prototypes: Prototypes, first: int, slots: int, number: int, rounds: int) -> Aim:

@@ -27,6 +27,7 @@ __all__ = [
     "adapted",
     "initial_adapter",
     "initial_head",
+    "leading",
     "one_of",
     "read",
     "scaled",
@@ -34,6 +35,8 @@ __all__ = [
 
 HIDDEN: Final = 512
 ADAPTER_WIDTH: Final = 32
+DIRECTIONS: Final = 100
+"""Of the embeddings that are read: parameters and time fall with them."""
 DROPOUT: Final = 0.5
 
 
@@ -73,12 +76,27 @@ def one_of(parts: Parts, place: int) -> Parts:
     return type(parts)(*(part[place : place + 1] for part in parts))
 
 
-def scaled(z: FloatArray) -> Tensor:
-    """Embeddings (n, d) at the length of anchors, √d, so that neither half of h drowns the other.
+def leading(public: FloatArray, most: int = DIRECTIONS) -> FloatArray:
+    """(d, w) the directions in which public sentences (n, d) are longest; all if d ≤ ``most``.
 
-    Directions are left as they are, and so is which key is nearest.
+    Signs are settled, so that machines agree.
     """
-    x = torch.from_numpy(np.ascontiguousarray(z, dtype=np.float32))
+    width = public.shape[1]
+    if width <= most:
+        return np.eye(width, dtype=np.float32)
+    _, vectors = np.linalg.eigh(public.T.astype(np.float64) @ public)
+    chosen = vectors[:, ::-1][:, :most]
+    signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(most)])
+    directions: FloatArray = (chosen * signs).astype(np.float32)
+    return directions
+
+
+def scaled(z: FloatArray, directions: FloatArray) -> Tensor:
+    """Embeddings (n, d) along (d, w) directions, at the length of anchors, √w.
+
+    So neither half of h drowns the other; which key is nearest does not depend on lengths.
+    """
+    x = torch.from_numpy(np.ascontiguousarray(z @ directions, dtype=np.float32))
     return functional.normalize(x, dim=-1) * math.sqrt(x.shape[-1])
 
 
@@ -144,9 +162,12 @@ class Reading:
         return hidden @ head.weights2 + head.bias2
 
 
-def read(adapter: Adapter, head: TaskHead, x: Tensor) -> Reading:
-    """x (k, b, d) with its slots; keys are compared with the frozen embedding, not the adapted."""
+def read(adapter: Adapter, head: TaskHead, x: Tensor, z: Tensor | None = None) -> Reading:
+    """x (k, b, d) with its slots; keys are compared with the frozen embedding, not the adapted.
+
+    z: x adapted, where that is known already.
+    """
     cosines = functional.normalize(x, dim=-1) @ functional.normalize(head.keys, dim=-1).mT
     similarity, nearest = cosines.max(dim=-1)
     picked = functional.one_hot(nearest, cosines.shape[-1]).to(x.dtype)
-    return Reading(adapted(adapter, x), picked, similarity)
+    return Reading(adapted(adapter, x) if z is None else z, picked, similarity)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cslr.arrays import IntArray
+from cslr.arrays import FloatArray, IntArray
 from cslr.methods.fedta.parts import scaled
 from cslr.methods.method import MethodContext
 from cslr.protocol.targets import Family, label_targets
@@ -20,7 +20,7 @@ __all__ = ["TaskRows", "outputs_of", "rows_of"]
 class TaskRows:
     """PRIVATE: the rows of one task and who holds them, clients with most rows first."""
 
-    x: Tensor  # (n, d) embeddings, scaled
+    x: Tensor  # (n, w) embeddings, scaled
     slots: Tensor  # (n,) which of the task's classes
     targets: Tensor  # (n, o) over the outputs of the task's classes
     sigmoid: bool
@@ -38,8 +38,8 @@ def outputs_of(family: Family, labels: tuple[int, ...]) -> IntArray:
     return np.flatnonzero(np.isin(family.label_of_output(), labels))
 
 
-def rows_of(context: MethodContext, task: int) -> TaskRows:
-    """All rows of a task that are about one of its labels."""
+def rows_of(context: MethodContext, task: int, directions: FloatArray) -> TaskRows:
+    """All rows of a task that are about one of its labels, along public directions (d, w)."""
     people, labels = context.open_rows(), context.tasks[task]
     held = people.held
     here = np.flatnonzero((people.tasks[held] == task) & np.isin(people.labels[held], labels))
@@ -53,7 +53,7 @@ def rows_of(context: MethodContext, task: int) -> TaskRows:
     mine = np.ascontiguousarray(targets[:, outputs_of(context.family, labels)], dtype=np.float32)
     slots = np.array([labels.index(int(label)) for label in people.labels[rows]], dtype=np.int64)
     return TaskRows(
-        scaled(people.z[rows]),
+        scaled(people.z[rows], directions),
         torch.from_numpy(slots),
         torch.from_numpy(mine),
         context.family.sigmoid,

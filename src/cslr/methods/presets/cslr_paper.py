@@ -1,4 +1,4 @@
-"""The paper's own protocol to the letter: what is charged is what it does, and ε = ∞ where it is.
+"""The paper's protocol, implemented literally; its true cost is charged, ε = ∞ where that is so.
 
 Reference: the CSLR paper, Algorithm 1, Section 4 and its appendices. Every client sends its noised
 list of L = 4 entries (π, μ, M, y); the server takes signatures of what it received and clusters
@@ -27,7 +27,7 @@ METHOD: Final = replay_method(
     "the paper's protocol",
     defaults={
         "replay.release": "paper",
-        "replay.list_size": 4,
+        "paper.list_size": 4,
         "replay.dimension": 384,
         "head.kind": "federated",
         "head.rounds": ROUNDS,

@@ -15,5 +15,5 @@ __all__ = ["METHOD"]
 
 METHOD: Final = replay_method(
     "one Gaussian per label",
-    settings={"replay.release": "sum", "replay.sub_modes": 1, "replay.list_size": 1},
+    settings={"replay.release": "sum", "replay.sub_modes": 1, "paper.list_size": 1},
 )

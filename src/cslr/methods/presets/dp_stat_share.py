@@ -20,5 +20,5 @@ __all__ = ["METHOD"]
 
 METHOD: Final = replay_method(
     "one Gaussian per task",
-    settings={"replay.release": "pooled", "replay.sub_modes": 1, "replay.list_size": 1},
+    settings={"replay.release": "pooled", "replay.sub_modes": 1, "paper.list_size": 1},
 )

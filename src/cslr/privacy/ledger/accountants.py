@@ -80,7 +80,7 @@ def _ordered(tasks: Sequence[Kinds]) -> bool:
 
 
 def opinions(rounds: Kinds, delta: float, epsilon: float) -> list[Opinion]:
-    """All of them about ``epsilon``, which the ledger says these rounds cost at δ."""
+    """All accountants' results beside ``epsilon``, the ledger's cost of these rounds at δ."""
     results: list[Opinion] = []
     for accountant, ask in _ACCOUNTANTS.items():
         try:

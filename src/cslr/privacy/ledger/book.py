@@ -31,8 +31,8 @@ from typing import Any, ClassVar, Self
 from cslr.arrays import IntArray
 from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyError
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
-from cslr.privacy.ledger.chain import Chain, head_of, read_chain
-from cslr.privacy.ledger.entries import Entries, Receipt, as_written, objection
+from cslr.privacy.ledger.chain import Chain, field_text, head_of, read_chain
+from cslr.privacy.ledger.entries import Entries, Receipt, as_written, charge_in, objection
 from cslr.privacy.ledger.facts import agree, plain, refusal
 from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
 from cslr.privacy.ledger.opening import Federation, Privacy, check_opening, federation_in, opening
@@ -54,7 +54,7 @@ class Ledger:
         self._keys = keys
         self._chain = chain
         self._entries = Entries()
-        for record in chain.records:
+        for record in chain.records():
             self._entries.add(record)
         self._paid: dict[str, Receipt] = {}
         self._turn = threading.RLock()
@@ -82,9 +82,9 @@ class Ledger:
     def read(cls, path: Path) -> Self:
         """The verified contents of a ledger file, read-only: it cannot be charged."""
         chain = read_chain(path)
-        if not chain.records:
+        if chain.opening is None:
             raise LedgerCorrupted(f"{path} contains no complete record")
-        return cls(federation_in(path, chain.records[0]["body"]), _NoKeys(), chain)
+        return cls(federation_in(path, chain.opening["body"]), _NoKeys(), chain)
 
     def close(self) -> None:
         """Release the lock. Nothing can be charged from then on."""
@@ -99,14 +99,27 @@ class Ledger:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Everything written so far, in order."""
-        return self._chain.records
+        """Everything written so far, in order; read again from the file where there is one."""
+        with self._turn:
+            return list(self._chain.records())
+
+    @property
+    def opening(self) -> dict[str, Any]:
+        """The first record."""
+        opening = self._chain.opening
+        if opening is None:
+            raise ValueError("the ledger was not opened")
+        return opening
 
     @property
     def id(self) -> str:
         """The federation's own name among all: random, or derived from the seed of a simulation."""
-        opening = self.records[0]
-        return str(opening["body"].get("id", opening["hash"][:32]))
+        return str(self.opening["body"].get("id", self.opening["hash"][:32]))
+
+    @property
+    def newest(self) -> tuple[int, str]:
+        """How many records there are, and the hash of the last."""
+        return self._chain.count, self._chain.newest
 
     @property
     def headless(self) -> bool:
@@ -203,9 +216,11 @@ class Ledger:
     def accept(self, label: str, receipt: Receipt | None) -> None:
         """Refuse a saved release whose charge is not in this ledger."""
         if receipt is not None:
-            problem = objection(receipt, label, self.id, self.records)
+            with self._turn:
+                paid = self._chain.find(field_text("hash", receipt.hash))
+                problem = objection(receipt, label, self.id, self._chain.count, paid)
         else:  # older than receipts, as its ledger must be, too
-            problem = "has no receipt" if "id" in self.records[0]["body"] else None
+            problem = "has no receipt" if "id" in self.opening["body"] else None
         if problem is None:
             return
         raise LedgerCorrupted(
@@ -217,14 +232,18 @@ class Ledger:
     def confirm(self, label: str, digest: str) -> None:
         """Refuse a saved release that this ledger did not charge; settle it if it was not yet."""
         with self._turn:
-            if not self._entries.knows(label):
+            charged = False
+            for record in self._chain.find(field_text("label", label)):
+                about = record["kind"] if record["body"].get("label") == label else None
+                charged = charged or about == "charge"
+                if about == "settled" and record["body"]["digest"] == digest:
+                    return
+            if not charged:
                 raise LedgerCorrupted(
                     f"the saved release {label!r} has no charge in the ledger of "
                     f"{self.federation.name!r}: the ledger was replaced or started again. "
                     "Restore the ledger that belongs to this run"
                 )
-            if self._entries.settled_as(label, digest):
-                return
             # A crash came between keeping and settling it, be it in a first run or a later.
             if not self._entries.open_charges(label):
                 raise LedgerCorrupted(
@@ -237,8 +256,8 @@ class Ledger:
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Everything that was charged, in order."""
-        return tuple(self._entries.charges)
+        """Everything that was charged, in order; read again from the file where there is one."""
+        return tuple(self._charges())
 
     @property
     def unsettled(self) -> list[tuple[str, int]]:
@@ -253,18 +272,27 @@ class Ledger:
     @property
     def effective_cap(self) -> int | None:
         """The cap, as long as every charge is one of the plan's releases, made once."""
-        return self._entries.effective_cap()
+        return self._entries.effective_cap(self.charges)
 
     def carried(self, label: str) -> float | None:
         """The multiplier of all noise in the release charged last under a label, if noted."""
-        return next((c.carried for c in reversed(self.charges) if c.label == label), None)
+        return next((c.carried for c in reversed(self._charges(label))), None)
 
     def epsilon(self, scope: Scope, adversary: Adversary) -> float:
         """ε spent so far at the federation's δ."""
-        delta = self.federation.budget.delta
-        return epsilon_of(self.charges, delta, adversary, scope, cap=self.effective_cap)
+        charges, delta = self.charges, self.federation.budget.delta
+        cap = self._entries.effective_cap(charges)
+        return epsilon_of(charges, delta, adversary, scope, cap=cap)
 
     # -- within ----------------------------------------------------------------------------------
+
+    def _charges(self, label: str | None = None) -> list[Charge]:
+        """All of them, or those of a label, in order."""
+        fragment = field_text("kind", "charge") if label is None else field_text("label", label)
+        with self._turn:
+            records = list(self._chain.records(fragment))
+        charges = [charge_in(each["body"]) for each in records if each["kind"] == "charge"]
+        return [charge for charge in charges if label in (None, charge.label)]
 
     def _append(self, kind: str, body: Mapping[str, object]) -> dict[str, Any]:
         record = self._chain.append(kind, body)
@@ -276,7 +304,7 @@ class Ledger:
     ) -> tuple[dict[str, Any], bytes]:
         """A charge within the budget, with a key of its own."""
         self._check_budget(charge)
-        attempt = len(self._entries.charges)
+        attempt = self._entries.count
         key = self._keys.fresh(charge.label, attempt, kept)
         commitment = hashlib.sha256(key).hexdigest()
         promised = {"attempt": attempt, "commitment": commitment, "tag": tag_of(key)}
@@ -307,13 +335,9 @@ class Ledger:
         budget = self.federation.budget
         if self._entries.surely_within(budget, charge):
             return
-        after = epsilon_of(
-            [*self.charges, charge],
-            budget.delta,
-            budget.adversary,
-            budget.scope,
-            cap=self._entries.effective_cap(charge),
-        )
+        charges = [*self.charges, charge]
+        cap = self._entries.effective_cap(charges)
+        after = epsilon_of(charges, budget.delta, budget.adversary, budget.scope, cap=cap)
         if not after <= budget.epsilon + 1e-9:  # an ε that is not a number is refused, too
             spent = self.epsilon(budget.scope, budget.adversary)
             raise BudgetExceeded(
@@ -323,13 +347,13 @@ class Ledger:
             )
 
     def _check_or_open(self, path: Path) -> None:
-        if not self.records:
+        if self._chain.opening is None:
             self._append("open", opening(self.federation, self._keys))
             return
-        body = self.records[0]["body"]
+        body = self.opening["body"]
         check_opening(path, body, self.federation)
         enforced = self.federation.privacy == "enforced"
-        if self.headless and enforced and "id" in body and len(self.records) > 1:
+        if self.headless and enforced and "id" in body and self._chain.count > 1:
             raise LedgerCorrupted(
                 f"{head_of(path)} is missing, so it cannot be checked that {path} is "
                 "complete. Restore both from a backup, or account for this federation by hand"

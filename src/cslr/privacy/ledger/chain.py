@@ -18,8 +18,10 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -34,7 +36,7 @@ from cslr.files import (
     write_atomic,
 )
 
-__all__ = ["Chain", "canonical", "head_of", "read_chain"]
+__all__ = ["Chain", "canonical", "field_text", "head_of", "read_chain"]
 
 _START: Final = "0" * 64
 _NOT_ANEW: Final = (
@@ -46,14 +48,38 @@ _encoder: Final = json.JSONEncoder(
 )
 
 
+@dataclass
+class _Tip:
+    """How far a chain reaches: all that is kept of its records in memory."""
+
+    count: int = 0
+    hash: str = _START
+    opening: dict[str, Any] | None = None
+    """The first record."""
+    size: int = 0
+    """Bytes of all lines, and their digest."""
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def advance(self, record: dict[str, Any], line: bytes) -> None:
+        """The next record, on its line."""
+        self.count, self.hash = self.count + 1, record["hash"]
+        self.opening = self.opening or record
+        self.size += len(line)
+        self.digest.update(line)
+
+
 class Chain:
-    """The records of one file, or in memory only."""
+    """The records of one file, or in memory only. Of a file, no record stays in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.records: list[dict[str, Any]] = []
         self.headless = True
         """Whether there was no head beside the file."""
         self._path = path
+        self._tip = _Tip()
+        self._lines = bytearray()
+        """The lines of a chain without a file."""
+        self._place = 0
+        """Where the record that was looked up last begins: the next one is often behind it."""
         self._file: int | None = None
         self._head: int | None = None
         self._process = os.getpid()
@@ -69,12 +95,11 @@ class Chain:
             make_directory(path.parent, PRIVATE_FOLDER if private else 0o777)
             chain._file = open_to_append(path, private)
             _lock(path, chain._file)
-            chain.records = _recover(path, chain._file)
-            head = _checked_head(path, chain.records)
+            chain._tip, head = _recover(path, chain._file)
             chain.headless = head is None
             if head is not None:
                 chain._head = os.open(head_of(path), os.O_WRONLY | os.O_CLOEXEC)
-                newest = _head_line(chain.records[-1])
+                newest = _head_line(chain._tip.count - 1, chain._tip.hash)
                 if head != newest:  # a crash came between a record and its head
                     chain._point_at(path, newest)
         except OSError as error:
@@ -85,16 +110,57 @@ class Chain:
             raise
         return chain
 
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self._tip.count
+
+    @property
+    def newest(self) -> str:
+        """The hash of the last record."""
+        return self._tip.hash
+
+    @property
+    def opening(self) -> dict[str, Any] | None:
+        """The first record, if there is one."""
+        return self._tip.opening
+
+    def records(self, fragment: bytes = b"") -> Iterator[dict[str, Any]]:
+        """The records in order, or those whose line contains ``fragment``.
+
+        Those of a file are read again: its bytes must be those that were verified or written.
+        """
+        for line in self._content().splitlines():
+            if fragment in line:
+                yield json.loads(line)
+
+    def find(self, fragment: bytes) -> Iterator[dict[str, Any]]:
+        """The same without reading all of the file, starting at the record found last."""
+        if self._tip.count == 0:
+            return
+        with self._view() as view:
+            start = self._place
+            for low, high in ((start, self._tip.size), (0, start)):
+                at = view.find(fragment, low, high)
+                while at >= 0:
+                    self._place = view.rfind(b"\n", 0, at) + 1
+                    end = view.find(b"\n", at)
+                    yield self._intact(bytes(view[self._place : end]))
+                    at = view.find(fragment, end, high)
+
     def append(self, kind: str, body: Mapping[str, object]) -> dict[str, Any]:
         """Add a record; on disk when it returns."""
-        previous = self.records[-1]["hash"] if self.records else _START
-        record = {"n": len(self.records), "kind": kind, "body": dict(body), "previous": previous}
+        tip = self._tip
+        record = {"n": tip.count, "kind": kind, "body": dict(body), "previous": tip.hash}
         record["hash"] = _hash(record)
-        line = canonical(record)
+        line = canonical(record).encode() + b"\n"
         if self._path is not None:
-            self._write(self._path, line.encode() + b"\n", _head_line(record))
-        self.records.append(json.loads(line))
-        return self.records[-1]
+            self._write(self._path, line, _head_line(tip.count, str(record["hash"])))
+        else:
+            self._lines += line
+        written: dict[str, Any] = json.loads(line)
+        tip.advance(written, line)
+        return written
 
     def close(self) -> None:
         """Release the lock. Nothing can be appended from then on."""
@@ -121,6 +187,42 @@ class Chain:
             self.close()
             raise
 
+    def _content(self) -> bytes:
+        if self._path is None:
+            return bytes(self._lines)
+        try:
+            content = self._path.read_bytes()[: self._tip.size]
+        except OSError as error:
+            raise LedgerCorrupted(f"cannot read {self._path}: {error.strerror}") from None
+        if hashlib.sha256(content).digest() != self._tip.digest.digest():
+            raise self._changed()
+        return content
+
+    @contextlib.contextmanager
+    def _view(self) -> Iterator[bytearray | mmap.mmap]:
+        if self._path is None:
+            yield self._lines
+            return
+        try:
+            with self._path.open("rb") as file:
+                view = mmap.mmap(file.fileno(), self._tip.size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):
+            raise self._changed() from None
+        with view:
+            yield view
+
+    def _intact(self, line: bytes) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = json.loads(line)
+            if record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"}):
+                return record
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        raise self._changed()
+
+    def _changed(self) -> LedgerCorrupted:
+        return LedgerCorrupted(f"{self._path} was changed while it was in use. {_NOT_ANEW}")
+
     def _point_at(self, path: Path, head: bytes) -> None:
         """Let the head name the record just written; one that lags after a power cut is fine."""
         if self._head is None:
@@ -143,8 +245,9 @@ def read_chain(path: Path) -> Chain:
     except OSError as error:
         raise LedgerCorrupted(f"cannot read {path}: {error.strerror}") from None
     chain = Chain()
-    chain.records, _ = _verified(path, content)
-    _check_head(path, chain.records, head)
+    chain._tip, lines = _verified(path, content)
+    _check_head(path, lines, head)
+    chain._lines = bytearray(b"".join(line + b"\n" for line in lines))
     chain.headless = head is None
     return chain
 
@@ -152,6 +255,11 @@ def read_chain(path: Path) -> Chain:
 def canonical(value: object) -> str:
     """The one spelling of a plain value."""
     return _encoder.encode(value)
+
+
+def field_text(name: str, value: str) -> bytes:
+    """How a field is spelt on the line of any record that has it."""
+    return canonical({name: value})[1:-1].encode()
 
 
 def _lock(path: Path, file: int) -> None:
@@ -169,28 +277,31 @@ def _unusable(path: Path, what: str, error: OSError) -> PrivacyError:
     )
 
 
-def _recover(path: Path, file: int) -> list[dict[str, Any]]:
+def _recover(path: Path, file: int) -> tuple[_Tip, bytes | None]:
     """Read and verify; an incomplete last line (a crash while writing) is cut off.
 
     What a killed process handed over but did not sync is made durable before anyone relies on it.
     """
     text = path.read_bytes()
-    records, good = _verified(path, text)
+    tip, lines = _verified(path, text)
     if text and not text.endswith(b"\n"):
-        os.ftruncate(file, good)
-        write_all(file, b"\n" if good == len(text) else b"")
+        whole = sum(map(len, lines)) + len(lines)
+        os.ftruncate(file, min(whole, len(text)))
+        write_all(file, b"\n" if whole > len(text) else b"")
     with naming(path):
         os.fsync(file)
     sync_directory(path.parent)
-    return records
+    head = _read_head(path)
+    _check_head(path, lines, head)
+    return tip, head
 
 
 # -- the head --------------------------------------------------------------------------------------
 
 
-def _head_line(record: Mapping[str, Any]) -> bytes:
+def _head_line(number: int, digest: str) -> bytes:
     """Always of one length, so that the next one covers it."""
-    return f"{record['n']:012d} {record['hash']}\n".encode()
+    return f"{number:012d} {digest}\n".encode()
 
 
 def _read_head(path: Path) -> bytes | None:
@@ -200,44 +311,40 @@ def _read_head(path: Path) -> bytes | None:
         return None
 
 
-def _checked_head(path: Path, records: list[dict[str, Any]]) -> bytes | None:
-    head = _read_head(path)
-    _check_head(path, records, head)
-    return head
-
-
-def _check_head(path: Path, records: list[dict[str, Any]], head: bytes | None) -> None:
+def _check_head(path: Path, lines: list[bytes], head: bytes | None) -> None:
     """Refuse records that do not reach as far as the head, or reach it another way."""
     if head is None:
         return
-    number = head[:12].decode(errors="replace")
-    if not number.isascii() or not number.isdigit():
+    text = head[:12].decode(errors="replace")
+    if not text.isascii() or not text.isdigit():
         raise LedgerCorrupted(f"{head_of(path)} is damaged. {_NOT_ANEW}")
-    if int(number) >= len(records):
+    number = int(text)
+    if number >= len(lines):
         raise LedgerCorrupted(
-            f"{path} has {len(records)} records, but there were {int(number) + 1}: it was "
+            f"{path} has {len(lines)} records, but there were {number + 1}: it was "
             f"reset, truncated or replaced by an older copy. {_NOT_ANEW}"
         )
-    if head != _head_line(records[int(number)]):
+    if head != _head_line(number, json.loads(lines[number])["hash"]):
         raise LedgerCorrupted(f"{head_of(path)} does not belong to {path}. {_NOT_ANEW}")
 
 
 # -- the records -----------------------------------------------------------------------------------
 
 
-def _verified(path: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
-    """The records and the number of bytes they take."""
+def _verified(path: Path, text: bytes) -> tuple[_Tip, list[bytes]]:
+    """How far the records of a file reach, and their lines without the newline."""
     *lines, last = text.split(b"\n")
-    torn = _is_torn(last)
-    records: list[dict[str, Any]] = []
-    for line in lines if torn else [*lines, last]:
-        record = _next_record(line, records)
+    if not _is_torn(last):
+        lines.append(last)
+    tip = _Tip()
+    for line in lines:
+        record = _next_record(line, tip)
         if record is None:
             raise LedgerCorrupted(
-                f"{path}, line {len(records) + 1}: the record breaks the hash chain. {_NOT_ANEW}"
+                f"{path}, line {tip.count + 1}: the record breaks the hash chain. {_NOT_ANEW}"
             )
-        records.append(record)
-    return records, len(text) - len(last) if torn else len(text)
+        tip.advance(record, line + b"\n")
+    return tip, lines
 
 
 def _is_torn(last: bytes) -> bool:
@@ -252,13 +359,13 @@ def _is_torn(last: bytes) -> bool:
     return False
 
 
-def _next_record(line: bytes, before: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _next_record(line: bytes, before: _Tip) -> dict[str, Any] | None:
     """The record on a line, if it is byte for byte what was written after ``before``."""
     try:
         record: dict[str, Any] = json.loads(line)
         intact = (
-            record["n"] == len(before)
-            and record["previous"] == (before[-1]["hash"] if before else _START)
+            record["n"] == before.count
+            and record["previous"] == before.hash
             and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
             and canonical(record).encode() == line
         )

@@ -1,13 +1,14 @@
 """The state that follows from a ledger's records, updated with each of them.
 
-A charge need not iterate over all earlier ones, so their total time is linear.
+A charge need not iterate over all earlier ones, so their total time is linear. What is kept does
+not grow with the number of records: totals, and charges whose result is not known to be safe.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,28 +16,22 @@ from cslr.errors import LedgerCorrupted
 from cslr.privacy.accounting import Charge, Scope, gaussian_delta
 from cslr.privacy.plan import Budget
 
-__all__ = ["Entries", "Receipt", "as_written", "objection"]
+__all__ = ["Entries", "Receipt", "as_written", "charge_in", "objection"]
 
 
 @dataclass
 class Entries:
-    """Charges in order, which of them are open, and running totals."""
+    """How many charges there are, which of them are open, and running totals."""
 
-    charges: list[Charge] = field(default_factory=list)
+    count: int = 0
     plan: dict[str, Any] | None = None
     cap: int | None = None
     """The most tasks a client contributes to, if a plan fixed it before the first charge."""
     _open: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
-    _digests: dict[str, set[str]] = field(default_factory=dict)
     _precision: dict[Scope, float] = field(default_factory=lambda: defaultdict(float))
-    _labels: set[str] = field(default_factory=set)
-    _capped: set[str] = field(default_factory=set)
-    _repeated: bool = False
-    """Whether a release that a cap could apply to was charged twice."""
     _rates: set[float] = field(default_factory=set)
     _reserved: float = 0.0
     """What the charges take from δ."""
-    _of_tasks: bool = True
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take note of the next record."""
@@ -56,24 +51,16 @@ class Entries:
         """(label, attempt) of all open charges."""
         return [(label, attempt) for label, mine in self._open.items() for attempt in mine]
 
-    def knows(self, label: str) -> bool:
-        """Whether anything was charged under this label."""
-        return label in self._labels
-
-    def settled_as(self, label: str, digest: str) -> bool:
-        """Whether a result of this label was settled with this digest."""
-        return digest in self._digests.get(label, ())
-
-    def effective_cap(self, *more: Charge) -> int | None:
+    def effective_cap(self, charges: Sequence[Charge]) -> int | None:
         """The cap holds for one pass over the plan's releases; repeated or other ones all count.
 
-        An evaluation always counts, so it leaves the cap of the others as it is. So does a release
-        that the clients noise: a client remembers its tasks, so a repeated one is no other task.
+        charges: all of them. An evaluation always counts, so it leaves the cap of the others as it
+        is. So does a release that the clients noise: a client remembers its tasks, so a repeated
+        one is no other task.
         """
-        labels = [charge.label for charge in more if _once(charge)]
-        once = not self._repeated and len(set(labels)) == len(labels)
-        once = once and self._capped.isdisjoint(labels)
-        return self.cap if once and self._of_tasks and all(map(_of_task, more)) else None
+        labels = [charge.label for charge in charges if _once(charge)]
+        once = len(set(labels)) == len(labels)
+        return self.cap if once and all(map(_of_task, charges)) else None
 
     def surely_within(self, budget: Budget, charge: Charge) -> bool:
         """Whether the budget holds after the charge even without amplification and without cap.
@@ -99,27 +86,26 @@ class Entries:
             del mine[body["attempt"]]
             if not mine:
                 del self._open[body["label"]]
-            self._digests.setdefault(body["label"], set()).add(body["digest"])
         elif kind == "plan" and self.plan is None:
             self.plan = dict(body)
-            self.cap = None if self.charges else int(body["plan"]["cap"])
+            self.cap = None if self.count else int(body["plan"]["cap"])
         elif kind == "upgrade":  # the same plan, under other public settings
             self.plan = dict(body)
 
     def _charge(self, body: Mapping[str, Any], record: dict[str, Any]) -> None:
-        fields = Charge.__dataclass_fields__
-        charge = Charge(**{name: body[name] for name in fields if name in body})
+        charge = charge_in(body)
         self._open.setdefault(charge.label, {})[body["attempt"]] = record
-        self.charges.append(charge)
-        self._labels.add(charge.label)
+        self.count += 1
         self._reserved += charge.reserved
-        if _once(charge):
-            self._repeated = self._repeated or charge.label in self._capped
-            self._capped.add(charge.label)
         self._rates.add(charge.q)
-        self._of_tasks = self._of_tasks and _of_task(charge)
         for scope in ("replay", "end_to_end"):
             self._precision[scope] += _precision_of(charge, scope)
+
+
+def charge_in(body: Mapping[str, Any]) -> Charge:
+    """The charge that a record is about."""
+    fields = Charge.__dataclass_fields__
+    return Charge(**{name: body[name] for name in fields if name in body})
 
 
 def as_written(charge: Charge) -> dict[str, object]:
@@ -169,15 +155,18 @@ class Receipt:
 
 
 def objection(
-    receipt: Receipt, label: str, federation: str, records: Sequence[Mapping[str, Any]]
+    receipt: Receipt, label: str, federation: str, count: int, paid: Iterable[Mapping[str, Any]]
 ) -> str | None:
-    """Why these records did not pay for the release of ``label``; None if they did."""
+    """Why none of the records ``paid``, those with its hash, paid for the release of ``label``.
+
+    count: how many records the ledger has. None: one of them did.
+    """
     if receipt.federation != federation:
         return f"was charged to another federation, {receipt.federation}"
-    if not 0 <= receipt.number < len(records):
+    if not 0 <= receipt.number < count:
         return f"was charged in record {receipt.number}, but the ledger is shorter"
-    record = records[receipt.number]
-    paid_for = record["kind"] == "charge" and record["body"]["label"] == label
-    if not paid_for or record["hash"] != receipt.hash:
-        return f"was charged in a different record {receipt.number}"
-    return None
+    for record in paid:
+        charged = record["kind"] == "charge" and record["body"]["label"] == label
+        if charged and (record["n"], record["hash"]) == (receipt.number, receipt.hash):
+            return None
+    return f"was charged in a different record {receipt.number}"

@@ -21,7 +21,7 @@ _KEYS: Final = frozenset({"values", "within"})
 
 
 class Sketch(dict[str, Any]):
-    """``{"values": [...], "within": tolerance}``, as it stands in the ledger.
+    """``{"values": [...], "within": tolerance}``, as it is written in the ledger.
 
     Floats are written with all their digits, so they are read back as they were.
     """

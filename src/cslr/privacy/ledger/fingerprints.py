@@ -26,7 +26,7 @@ from cslr.errors import LedgerCorrupted, PrivacyError
 from cslr.files import write_atomic
 from cslr.privacy.ledger.chain import canonical
 
-__all__ = ["Fingerprints", "OwnRows", "fingerprints_in", "told_of_disk"]
+__all__ = ["Fingerprints", "OwnRows", "fingerprints_in", "translated_disk_errors"]
 
 _NAME: Final = "rows.json"
 _VERSION: Final = 1
@@ -110,7 +110,7 @@ class Fingerprints:
         """Durable when it returns, readable by its owner alone."""
         path, body = directory / _NAME, self._body()
         content = canonical({**body, "checksum": self._of("all", body)}).encode() + b"\n"
-        with told_of_disk(path):
+        with translated_disk_errors(path):
             write_atomic(path, content)
 
     def _body(self) -> dict[str, object]:
@@ -183,8 +183,8 @@ def _identity_and_time(path: Path) -> list[int]:
 
 
 @contextmanager
-def told_of_disk(path: Path) -> Iterator[None]:
-    """An error of the disk at ``path``, before anything was charged."""
+def translated_disk_errors(path: Path) -> Iterator[None]:
+    """Translate a disk error at ``path``, before anything was charged."""
     try:
         yield
     except OSError as error:

@@ -60,7 +60,7 @@ def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -
 
 
 def federation_in(path: Path, body: Mapping[str, Any]) -> Federation:
-    """The federation that a ledger says it belongs to."""
+    """The federation in the opening record of a ledger."""
     _check_version(path, body)
     try:
         return Federation(body["name"], Budget.from_dict(body["budget"]), body["privacy"])

@@ -29,7 +29,12 @@ from cslr.errors import LedgerCorrupted, LedgerMoved, PrivacyError, SecondLedger
 from cslr.files import write_atomic
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import canonical
-from cslr.privacy.ledger.fingerprints import Fingerprints, OwnRows, fingerprints_in, told_of_disk
+from cslr.privacy.ledger.fingerprints import (
+    Fingerprints,
+    OwnRows,
+    fingerprints_in,
+    translated_disk_errors,
+)
 from cslr.privacy.ledger.keys import EphemeralKeys
 
 __all__ = ["OwnRows", "declare_moved", "ledger_directory", "open_ledger"]
@@ -50,8 +55,8 @@ class Pointer:
 
     def as_bytes(self) -> bytes:
         """The one spelling."""
-        said = {"version": _VERSION, "rows": self.rows, "ledger": str(self.ledger), "id": self.id}
-        return canonical(said).encode() + b"\n"
+        plain = {"version": _VERSION, "rows": self.rows, "ledger": str(self.ledger), "id": self.id}
+        return canonical(plain).encode() + b"\n"
 
 
 def ledger_directory(rows: OwnRows, given: Path | None = None) -> Path:
@@ -104,15 +109,15 @@ def declare_moved(directory: Path, pointer: Path | None = None) -> list[Path]:
         raise LedgerMoved(
             f"no rows beside {directory} point to this ledger; name its rows with --data FILE"
         )
-    for path, said in pointers.items():
-        if said.ledger != here and _id_of(said.ledger) == ledger_id:
+    for path, stored in pointers.items():
+        if stored.ledger != here and _id_of(stored.ledger) == ledger_id:
             raise SecondLedger(
-                f"{path} points to {said.ledger}, where the ledger still exists: {directory} "
+                f"{path} points to {stored.ledger}, where the ledger still exists: {directory} "
                 "is a copy. Remove the copy; only one ledger may be used"
             )
     recorded.at(here).write(here)
-    for path, said in pointers.items():
-        _write_pointer(path, Pointer(said.rows, here, ledger_id))
+    for path, stored in pointers.items():
+        _write_pointer(path, Pointer(stored.rows, here, ledger_id))
     return list(pointers)
 
 
@@ -142,15 +147,15 @@ def _other(given: Path, rows: OwnRows, ledger: Path) -> str:
 
 
 def _missing(rows: OwnRows, given: Path | None, pointer: Pointer) -> str:
-    said = f"{rows.pointer} points to the ledger of these rows at {pointer.ledger}, "
+    message = f"{rows.pointer} points to the ledger of these rows at {pointer.ledger}, "
     for candidate in (given, rows.beside):
         if candidate is not None and (candidate / _LEDGER).exists():
             return (
-                f"{said}which does not exist. If it was moved to {candidate}, run `cslr "
+                f"{message}which does not exist. If it was moved to {candidate}, run `cslr "
                 f"ledger moved {candidate} --data {rows.path}`"
             )
     return (
-        f"{said}which does not exist. Restore it from a backup; a new ledger at ε = 0 is not "
+        f"{message}which does not exist. Restore it from a backup; a new ledger at ε = 0 is not "
         "started"
     )
 
@@ -245,7 +250,7 @@ def _tie(rows: OwnRows, directory: Path, ledger_id: str) -> None:
 
 
 def _write_pointer(path: Path, pointer: Pointer) -> None:
-    with told_of_disk(path):
+    with translated_disk_errors(path):
         write_atomic(path, pointer.as_bytes())
 
 
@@ -257,8 +262,8 @@ def _read_pointer(path: Path) -> Pointer | None:
     except OSError as error:
         raise LedgerCorrupted(f"cannot read {path}: {error.strerror}") from None
     try:
-        said: dict[str, Any] = json.loads(content)
-        pointer = Pointer(str(said["rows"]), Path(said["ledger"]), str(said["id"]))
+        stored: dict[str, Any] = json.loads(content)
+        pointer = Pointer(str(stored["rows"]), Path(stored["ledger"]), str(stored["id"]))
         whole = pointer.as_bytes() == content
     except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
@@ -290,7 +295,7 @@ def _id_of(directory: Path) -> str | None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One process at a time decides which ledger is the rows'."""
-    with told_of_disk(path):
+    with translated_disk_errors(path):
         file = os.open(path, os.O_RDONLY)
     try:
         try:

@@ -85,8 +85,8 @@ def verify(path: Path) -> Verification:
 
 
 def _chain(ledger: Ledger) -> Check:
-    newest = ledger.records[-1]
-    text = f"{newest['n'] + 1} records, last hash {newest['hash'][:16]}…; federation {ledger.id}"
+    count, newest = ledger.newest
+    text = f"{count} records, last hash {newest[:16]}…; federation {ledger.id}"
     return Check("chain", text, True)
 
 
@@ -94,9 +94,9 @@ def _head(ledger: Ledger) -> Check:
     """The head file; if it exists, reading the ledger has compared it."""
     if not ledger.headless:
         return Check("head", "the chain is complete up to the recorded head", True)
-    if "id" not in ledger.records[0]["body"]:
+    if "id" not in ledger.opening["body"]:
         return Check("head", "none: the ledger was written by a version without head files", True)
-    needed = ledger.federation.privacy == "enforced" and len(ledger.records) > 1
+    needed = ledger.federation.privacy == "enforced" and ledger.newest[0] > 1
     return Check("head", "missing: truncation of the ledger cannot be detected", not needed)
 
 
@@ -145,18 +145,18 @@ def _costs(ledger: Ledger) -> tuple[Cost, ...]:
             computed[key] = opinions(rounds, ledger.federation.budget.delta, epsilon)
         return computed[key]
 
-    costs = []
+    costs, charges, cap = [], ledger.charges, ledger.effective_cap
     for scope in SCOPES:
         for adversary in ADVERSARIES:
             epsilon = ledger.epsilon(scope, adversary)
-            counted = [c for c in ledger.charges if scope == "end_to_end" or c.part == "replay"]
+            counted = [c for c in charges if scope == "end_to_end" or c.part == "replay"]
             results: Sequence[Opinion] = ()
             if adversary == "server" or any(c.sigma is None for c in counted) or not counted:
                 # Nothing to compute: ∞ by definition, or nothing spent.
                 expected = math.inf if counted else 0.0
                 results = [Opinion("definition", _shown(expected), epsilon == expected)]
             else:
-                rounds = recount(counted, adversary == "public", ledger.effective_cap)
+                rounds = recount(counted, adversary == "public", cap)
                 results = asked(rounds, epsilon)
             costs.append(Cost(scope, adversary, epsilon, tuple(results)))
     return tuple(costs)

@@ -30,21 +30,21 @@ def plain_sum(contributions: Iterable[Bounded]) -> Summed:
     """
     grid, total, count = None, np.zeros(0, dtype=np.int64), 0
     for each in contributions:
-        rows = each.rows(_SEAL)
+        added = each.total(_SEAL)
         if grid is None:
-            grid, total = each.grid, np.zeros(rows.shape[1], dtype=np.int64)
+            grid, total = each.grid, np.zeros_like(added)
         if each.grid != grid:
             raise ValueError("contributions must all be on the same grid")
         # A row of width one would be broadcast to every coordinate, far beyond its bound.
-        if rows.shape[1] != len(total):
+        if len(added) != len(total):
             raise ValueError("contributions must have the same number of coordinates")
-        count += len(rows)
+        count += len(each)
         # Decided by the count, never by the sum: an error that depends on the sum would leak it.
         if count > grid.most_clients:
             raise ValueError(
                 f"contributions: this grid allows sums of at most {grid.most_clients} clients"
             )
-        total += rows.sum(axis=0, dtype=np.int64)
+        total += added
     if grid is None:
         raise ValueError("contributions must not be empty")
     return Summed(total, grid, _SEAL)

@@ -31,8 +31,8 @@ __all__ = ["bounds", "list_bound", "list_entries", "mode_sums"]
 def bounds(paper: PaperConstants, entries: int, modes: int) -> tuple[float, float, float, float]:
     """S_π, S_μ, S_M, S_y: what one client adds to the sums over all modes of a task.
 
-    π sums to at most one over all modes. The others are clipped entry by entry, and a client speaks
-    about min(L, K) modes at most; weighted by π they are shorter.
+    π sums to at most one over all modes. The others are clipped entry by entry, and a client
+    contributes to min(L, K) modes at most; weighted by π they are shorter.
     """
     most = 1.0 if paper.division == "weights" else math.sqrt(min(entries, modes))
     return paper.b_pi, most * paper.b_mu, most * paper.b_m, most * paper.b_y

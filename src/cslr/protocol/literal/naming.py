@@ -57,21 +57,21 @@ def named(lists: Statistics, request: Request) -> Named:
     mean = lists.offset.reshape(*shape, r)
     second = lists.second.reshape(*shape, -1)
     parts, signed = [], []
-    for place in range(groups):
-        entries = mean[:, place]
+    for group in range(groups):
+        entries = mean[:, group]
         if request.matcher in ("signature", "optimal-transport"):
-            whole = unfolded(second[:, place], r)
+            whole = unfolded(second[:, group], r)
             candidates = from_moments(entries, whole, paper.lambda_min)
         else:
             candidates = Gaussians(entries, np.ones_like(entries))
-        weights = onto_simplex(weight[:, place])
+        weights = onto_simplex(weight[:, group])
         seen = _signatures(candidates, request) if request.matcher == "signature" else None
         if seen is not None:
             signed.append(seen)
         if seen is not None and paper.canonicalise == "cluster":
             parts.append(_clustered(seen, request.sub_modes))
         else:
-            parts.append(_matched(weights, candidates, seen, place, request))
+            parts.append(_matched(weights, candidates, seen, group, request))
     ids = np.stack(parts, axis=1)
     return Named(ids, mean, np.stack(signed, axis=1) if signed else None)
 
@@ -95,20 +95,20 @@ def _matched(
     weights: FloatArray,
     candidates: Gaussians,
     signed: FloatArray | None,
-    place: int,
+    group: int,
     request: Request,
 ) -> IntArray:
     """(b, L) by running prototypes, or at random."""
     modes = request.sub_modes
     if request.matcher == "random":
-        streams = Seeds(request.seed).under("task", request.task, "names", place)
+        streams = Seeds(request.seed).under("task", request.task, "names", group)
         return np.stack(
             [
                 streams.at("client", i).integers(modes, size=weights.shape[1])
                 for i in range(len(weights))
             ]
         )
-    public = request.prototypes_of(place)
+    public = request.prototypes_of(group)
     spread = public.covariance
     if candidates.is_full:
         spread = np.eye(spread.shape[-1]) * spread[:, None, :]

@@ -79,6 +79,11 @@ class Layout:
     tied_scale: float = 1.0
 
     @property
+    def held(self) -> int:
+        """Numbers of a unit with one row until they are summed: a matrix is not formed."""
+        return self.modes * self.width + self.tied
+
+    @property
     def size(self) -> int:
         """D: coordinates of one contribution."""
         return self.modes * self.width + self.tied * (self.tied + 1) // 2
@@ -191,8 +196,7 @@ def mode_statistics(
     amount = np.minimum(counts, full_weight) / full_weight
     weight = lists.weights * np.where(lists.weights < weight_floor, 0.5, 1.0) * amount[:, None]
     to_mode = weight[..., None] * (ids[..., None] == np.arange(modes))  # (b, L, J)
-    mean, second = moments(lists.gaussians)
-    prototype_mean, prototype_second = moments(prototypes)
+    mean, prototype_mean = lists.gaussians.mean, prototypes.mean
     total = to_mode.sum(axis=-2)
     gathered = np.swapaxes(to_mode, -1, -2)  # (b, J, L)
     offset = gathered @ mean - total[..., None] * prototype_mean
@@ -200,9 +204,12 @@ def mode_statistics(
         offset = gathered @ ballots
     if full is not None:  # about the public centre, whatever the prototypes are
         return Statistics(total, offset, gathered @ full, gathered @ targets)
+    if not seconds.count:
+        return Statistics(total, offset, offset[..., :0], gathered @ targets)
+    second, prototype_second = moments(lists.gaussians)[1], moments(prototypes)[1]
     excess = (gathered @ second - total[..., None] * prototype_second) / seconds.spread
-    if seconds.count <= 1:  # shared: the public shape, and one number for its scale, or none
-        excess = excess.mean(axis=-1, keepdims=True)[..., : seconds.count]
+    if seconds.count == 1:  # shared: the public shape, and one number for its scale
+        excess = excess.mean(axis=-1, keepdims=True)
     return Statistics(total, offset, excess, gathered @ targets)
 
 

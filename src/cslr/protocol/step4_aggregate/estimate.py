@@ -21,10 +21,11 @@ from cslr.numerics.projection import onto_simplex
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS
-from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, unfolded
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.covariances import full_covariances
 from cslr.protocol.step4_aggregate.mixed_model import USUAL, Effect, posterior_means
-from cslr.protocol.step4_aggregate.tied import TiedCovariance, pooled_covariance
+from cslr.protocol.step4_aggregate.tied import TiedCovariance, pooled_covariance, symmetric
+from cslr.protocol.step4_aggregate.weights import counted_labels, total_weight
 from cslr.protocol.targets import Family
 
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
@@ -118,6 +119,8 @@ class Replay:
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
     tied: TiedCovariance | None = None
     """The covariance within modes, where it was released."""
+    counted: float = 1.0
+    """How far weights say how often labels are met, from 0, not at all, to 1."""
 
     def released(self) -> Replay:
         """Without the modes that only have their prior."""
@@ -200,6 +203,7 @@ def estimate_replay(
         trust=_trust(sums.variance, space),
         floored=floored,
         tied=_tied(releases, sums, mean, space),
+        counted=counted_labels(releases, modes),
     )
 
 
@@ -214,7 +218,7 @@ def _tied(
     known = sums.known
     weight = sums.weight[known]
     moved = (mean - sums.compared)[known, :r]
-    second = unfolded(np.sum(matrices, axis=0), r) / weight.sum()
+    second = symmetric(np.sum(matrices, axis=0), r) / weight.sum()
     observed = second - (moved.T * (weight / weight.sum())) @ moved
     variance = sum(each.noise.tied**2 for each in releases) / weight.sum() ** 2
     return pooled_covariance(observed, variance, space.within, space.shape)
@@ -233,7 +237,7 @@ def _side_by_side(
 ) -> _Sums:
     """The releases in their order, then the modes ``unseen`` of ``task``, infinitely noisy."""
     prototypes = modes.prototypes.mean[unseen]
-    totals = [_total_weight(release) for release in releases]
+    totals = [total_weight(release) for release in releases]
     sums = [release.sums for release in releases]
     seconds, targets = (sums[0].second.shape[1], sums[0].target.shape[1]) if sums else (1, 0)
     count, unknown = len(unseen), np.full(len(unseen), np.inf)
@@ -360,15 +364,6 @@ def _answers(logits: FloatArray, usual: FloatArray, family: Family) -> FloatArra
 def _shares(weight: FloatArray) -> FloatArray:
     """Line 12: weights onto the simplex; before anything is known there are none to bring there."""
     return onto_simplex(weight / weight.sum()) if len(weight) else weight
-
-
-def _total_weight(release: TaskRelease) -> FloatArray:
-    """Σ w of each mode: the noisy sum and the plan's expectation, each by its precision."""
-    noise = release.noise.weight**2
-    doubt = (release.weight_unsure * release.expected_weight) ** 2
-    steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
-    total: FloatArray = np.maximum(steadied, 0.02 * release.expected_weight)
-    return total
 
 
 def _relative_variances(

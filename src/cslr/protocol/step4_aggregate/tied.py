@@ -1,8 +1,9 @@
 """One symmetric matrix of second moments for all modes of a task.
 
 A unit sends Σ w (x − p)(x − p)ᵀ over its rows, p the prototype of a row's mode, in the leading r₂
-public directions. From the sums of all tasks the reader gets W, the pooled covariance within modes,
-entry by entry in the eigenbasis of the public covariance B within topics: with eigenvalues b_i
+public directions: its upper triangle, times √2 so that it is as long as the matrix. From the sums
+of all tasks the reader gets W, the pooled covariance within modes, entry by entry in the eigenbasis
+of the public covariance B within topics: with eigenvalues b_i
 
     W_ij ~ N(δ_ij s b_i^g, t s² b_i^g b_j^g (1 + δ_ij)),   observed with noise of known size,
 
@@ -13,20 +14,18 @@ noise, and where noise is heavy W is the public shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.protocol.step1_list import clip_embeddings
-from cslr.protocol.step4_aggregate.contribution import Statistics, folded
 
 if TYPE_CHECKING:
     from cslr.protocol.ports import Examples, Request
 
-__all__ = ["TiedCovariance", "pooled_covariance", "tied_moments", "with_tied"]
+__all__ = ["TiedCovariance", "pooled_covariance", "symmetric", "tied_factors"]
 
 FLOOR: Final = 0.25
 """Least variance in any direction, relative to the fitted public shape."""
@@ -39,31 +38,23 @@ _LEAST: Final = 1e-4
 _NO_NOISE: Final = 1e-18
 
 
-def with_tied(statistics: Statistics, examples: Examples, request: Request) -> Statistics:
-    """The statistics of b units with their second moments in common, if these are to be sent."""
-    directions = request.layout.tied
-    if not directions:
-        return statistics
+def tied_factors(x: FloatArray, examples: Examples, request: Request) -> FloatArray:
+    """(b, n, r₂) F of b units with coordinates x (b, n, r): FᵀF is what they send, unclipped."""
+    layout = request.layout
     groups = [group[0] for group in request.groups]
     full = request.resolution.full_weight
     places, weights = row_weights(examples.labels, examples.mask, groups, full)
-    x = request.space.into(clip_embeddings(examples.z))
-    moments = tied_moments(x, places, weights, request.prototypes.mean, directions)
-    return replace(statistics, tied=moments)
+    away = x[..., : layout.tied] - request.prototypes.mean[:, : layout.tied][places]
+    away *= np.sqrt(weights * layout.tied_scale)[..., None]
+    return away
 
 
-def tied_moments(
-    x: FloatArray, labels: IntArray, weights: FloatArray, prototypes: FloatArray, directions: int
-) -> FloatArray:
-    """(b, r₂ (r₂ + 1) / 2) Σ w (x − p)(x − p)ᵀ of b units, the upper triangle, of the same norm.
-
-    x: (b, n, r); labels: (b, n) which of the prototypes (K, r) a row belongs to; weights: (b, n), 0
-    for a row that does not count.
-    """
-    away = (x[..., :directions] - prototypes[labels, :directions]) * np.sqrt(weights)[..., None]
-    if away.shape[-2] == 1:  # one row each: no sum, so no matrix product
-        return folded(np.swapaxes(away, -1, -2) * away)
-    return folded(np.swapaxes(away, -1, -2) @ away)
+def symmetric(triangle: FloatArray, directions: int) -> FloatArray:
+    """The symmetric matrix (r, r) of an upper triangle (r (r + 1) / 2,)."""
+    matrix = np.zeros((directions, directions))
+    up, across = np.triu_indices(directions)
+    matrix[up, across] = matrix[across, up] = triangle
+    return matrix
 
 
 def row_weights(
@@ -97,14 +88,14 @@ def pooled_covariance(
 ) -> TiedCovariance:
     """W (d, d) from its observed leading block (r₂, r₂).
 
-    variance: of the noise of a diagonal entry; others have half of it. public: (d, d) the public
+    variance: of the noise of an entry. public: (d, d) the public
     covariance within topics; tempered: (d, d) the shape that modes have where nothing is known.
     """
     r = len(observed)
     spectrum, basis = np.linalg.eigh(public[:r, :r])
     spectrum = np.maximum(spectrum, _LEAST * spectrum.max())
     seen = basis.T @ observed @ basis
-    noise = np.full((r, r), max(variance, _NO_NOISE) / 2) * (1 + np.eye(r))
+    noise = max(variance, _NO_NOISE)
     shape, difference = _fitted(seen, noise, spectrum)
     signal = difference * np.outer(shape, shape) * (1 + np.eye(r))
     gain = signal / (signal + noise)
@@ -139,7 +130,7 @@ def _whole(block: FloatArray, trust: float, tempered: FloatArray) -> FloatArray:
     return whole
 
 
-def _fitted(seen: FloatArray, noise: FloatArray, spectrum: FloatArray) -> tuple[FloatArray, float]:
+def _fitted(seen: FloatArray, noise: float, spectrum: FloatArray) -> tuple[FloatArray, float]:
     """(r,) s b^g and t of highest posterior density.
 
     Off the diagonal a variance depends on b_i b_j alone, so entries are gathered in bins of it.
@@ -152,13 +143,13 @@ def _fitted(seen: FloatArray, noise: FloatArray, spectrum: FloatArray) -> tuple[
     count = np.bincount(place, minlength=_BINS)
     squares = np.bincount(place, weights=np.square(seen[off]), minlength=_BINS)
     middle = (edges[:-1] + edges[1:]) / 2
-    diagonal, quiet = np.diagonal(seen), noise[0, 0]
+    diagonal = np.diagonal(seen)
 
     def loss(found: FloatArray) -> float:
         scale, power, difference = found
         shape = np.exp(scale + power * logs)
-        of_bins = np.exp(difference + 2 * scale + power * middle) + quiet / 2
-        of_diagonal = 2 * np.exp(difference) * np.square(shape) + quiet
+        of_bins = np.exp(difference + 2 * scale + power * middle) + noise
+        of_diagonal = 2 * np.exp(difference) * np.square(shape) + noise
         misfit = (count * np.log(of_bins) + squares / of_bins).sum()
         misfit += (np.log(of_diagonal) + np.square(diagonal - shape) / of_diagonal).sum()
         away = ((power - USUAL_POWER) / POWER_UNSURE) ** 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -39,8 +40,10 @@ def run_cell(cell: Cell, places: Places) -> Path:
     with _alone(work):
         if not trace.exists():
             study = _loaded(cell.study, places.work / f"study-{cell.study.digest()}.lock")
+            began = time.process_time()
             directory, result = _run(cell.config, study, work)
-            _write(trace, [_heading(cell, result, study), *directory.trace])
+            cpu = round(time.process_time() - began, 1)
+            _write(trace, [{**_heading(cell, result, study), "cpu": cpu}, *directory.trace])
         shutil.rmtree(work, ignore_errors=True)
     return trace
 

@@ -83,11 +83,11 @@ def other_origin(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
     A heading that does not say it, as those of earlier versions, differs in nothing.
     """
-    found = []
+    differing = []
     if "code" in then and "code" in now and then["code"] != now["code"]:
-        found.append("code")
+        differing.append("code")
     if "vectors" in then and "vectors" in now:
         apart = np.subtract(then["vectors"], now["vectors"])
         if not np.all(np.abs(apart) <= VECTORS_WITHIN):
-            found.append("vectors")
-    return found
+            differing.append("vectors")
+    return differing

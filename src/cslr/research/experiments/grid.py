@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cslr.config import Config, StreamConfig, load_config, mistakes, with_settings
 from cslr.errors import ConfigError
-from cslr.former_settings import MOVED
+from cslr.former_settings import dotted, first_names
 
 __all__ = [
     "STUDIES_KEPT",
@@ -38,7 +38,6 @@ __all__ = [
     "Part",
     "all_cells",
     "chosen",
-    "dotted",
     "is_marked",
     "load_experiment",
     "plain_config",
@@ -46,8 +45,7 @@ __all__ = [
 
 STUDIES_KEPT: Final = 2
 """Studies a process holds at a time; the largest fill a gigabyte."""
-_NAMED_AS: Final = {today: earlier for earlier, today in MOVED.items()}
-_NOT_READ: Final = {"clients", "alpha", "min_rows", "hostile", "attack"}
+_NOT_READ: Final = {"clients", "alpha", "min_rows", "poisoning"}
 """What settles who holds which rows, once they are read."""
 _NOT_HERE: Final = {
     "seeds": "a cell has one seed; use seed",
@@ -71,13 +69,7 @@ class Cell:
         Its name is made of what differs from the defaults, so that a setting that a later version
         adds leaves finished cells what they are; settings that replaced others are named as those.
         """
-        usual = dotted(plain_config(Config()))
-        chosen = dict(
-            _NAMED_AS.get((name, value), (name, value)) if isinstance(value, str) else (name, value)
-            for name, value in dotted(plain_config(config)).items()
-            if name not in usual or value != usual[name]
-        )
-        text = json.dumps(chosen, sort_keys=True)
+        text = json.dumps(first_names(_chosen(config)), sort_keys=True)
         return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
 
     @property
@@ -88,12 +80,11 @@ class Cell:
     @property
     def title(self) -> str:
         """The cell in words: stream, method, seed, and every setting that is not the default."""
-        usual = dotted(plain_config(Config()))
         shown = {"stream.name", "method", "seeds", "yardsticks"}
         others = [
             f"{name} {'inf' if value is None and name == 'privacy.epsilon' else value}"
-            for name, value in dotted(plain_config(self.config)).items()
-            if name not in shown and (name not in usual or value != usual[name])
+            for name, value in _chosen(self.config).items()
+            if name not in shown
         ]
         stream, method = self.config.stream.name, self.config.method
         return " · ".join([stream, method, f"seed {self.seed}", *others])
@@ -232,6 +223,13 @@ def plain_config(config: Config) -> dict[str, Any]:
     return plain
 
 
+def _chosen(config: Config) -> dict[str, Any]:
+    """The settings that differ from the defaults, by dotted names."""
+    usual = dotted(plain_config(Config()))
+    plain = dotted(plain_config(config))
+    return {n: value for n, value in plain.items() if n not in usual or value != usual[n]}
+
+
 def _values(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -282,15 +280,6 @@ def _cell(settings: Mapping[str, Any]) -> Cell:
     if config.privacy.evaluation != "stored":
         raise ConfigError("privacy.evaluate: tables require stored scores; remove it")
     return Cell.of(config)
-
-
-def dotted(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Nested tables as dotted names: ``stream.name = ...`` without quotes is a table in TOML."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{where}{key}"
-        flat.update(dotted(value, f"{name}.") if isinstance(value, dict) else {name: value})
-    return flat
 
 
 def _once(cells: Iterable[Cell]) -> tuple[Cell, ...]:

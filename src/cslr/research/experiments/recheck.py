@@ -58,7 +58,7 @@ def drawn_cells(cells: Sequence[Cell], places: Places, count: int, seed: int) ->
     """``count`` of the finished cells, or all if there are fewer; the same for the same seed."""
     finished = [cell for cell in cells if places.state(cell.name) == "finished"]
     order = Seeds(seed).at("cells to check").permutation(len(finished))
-    return tuple(finished[place] for place in sorted(order[:count].tolist()))
+    return tuple(finished[index] for index in sorted(order[:count].tolist()))
 
 
 def compared(cell: Cell, trace: Path, again: Path) -> Recheck:
@@ -98,13 +98,13 @@ def _matrix(lines: Sequence[dict[str, Any]], cell: Cell) -> FloatArray:
 
 def _costs(lines: Sequence[dict[str, Any]]) -> list[float]:
     """ε by scope and adversary; ∞ where it is null."""
-    found = []
+    costs = []
     for line in lines:
         if line["kind"] == "cost":
             for scope in sorted(line["epsilon"]):
                 for _, value in sorted(line["epsilon"][scope].items()):
-                    found.append(math.inf if value is None else float(value))
-    return found
+                    costs.append(math.inf if value is None else float(value))
+    return costs
 
 
 def _same_costs(then: Sequence[float], now: Sequence[float]) -> bool:

@@ -224,7 +224,7 @@ def examine(
             "cslr anchors supports lists per label and public sentences as anchors only: "
             "remove replay.matcher and replay.release"
         )
-    wanted = max([config.replay.anchors, *(counts or ())])
+    wanted = max([config.paper.m, *(counts or ())])
     if wanted > sentences:
         raise ConfigError(
             f"stream {name!r} has {sentences} public {unit}s, so {wanted} anchors cannot be "

@@ -88,7 +88,7 @@ class _Device:
     @classmethod
     def of(cls, config: Config, embedded: EmbeddedStream, seeds: Seeds) -> _Device:
         replay = config.replay
-        count, sub_modes = replay.anchors, replay.sub_modes or 1
+        count, sub_modes = config.paper.m, replay.sub_modes or 1
         rng = seeds.at("anchors")
         space = build_space(embedded.public, embedded.encoder, replay.directions, count, rng)
         rng = seeds.at("prototypes")
@@ -99,19 +99,19 @@ class _Device:
         of_label = [modes.labels == label for label in range(embedded.family.labels)]
         return cls(
             space,
-            tuple(Gaussians(means[mine], spreads[mine]) for mine in of_label),
-            ListLearner(size=replay.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
+            tuple(Gaussians(means[of_one], spreads[of_one]) for of_one in of_label),
+            ListLearner(size=config.paper.list_size or (1 if sub_modes == 1 else 2 * sub_modes)),
             replay.matching,
             seeds,
         )
 
     def entries(
-        self, client: int, mine: IntArray, x: FloatArray, embedded: EmbeddedStream
+        self, client: int, own_rows: IntArray, x: FloatArray, embedded: EmbeddedStream
     ) -> Iterator[_Entry]:
         """The entries of one client's lists, but for those without any example."""
-        tasks, labels = embedded.train.tasks[mine], embedded.train.labels[mine]
+        tasks, labels = embedded.train.tasks[own_rows], embedded.train.labels[own_rows]
         for task, label in np.unique(np.stack([tasks, labels]), axis=1).T.tolist():
-            rows = x[mine[(tasks == task) & (labels == label)]]
+            rows = x[own_rows[(tasks == task) & (labels == label)]]
             rng = self.seeds.at("task", task, "label", label, "client", client)
             seen, ids = self._listed(rows, label, rng)
             first = (task * embedded.family.labels + label) * len(self.prototypes[label].mean)

@@ -146,7 +146,7 @@ def load_run(path: Path) -> KeptRun:
     """The finished run in a directory; refused if it kept no replay."""
     model = ModelFacts.load(path)
     config, trace = read_config(path), path / "trace.jsonl"
-    if config.replay.coordinates != "projection":
+    if config.translates:
         raise ConfigError(
             f"{path} is in coordinates shared by several encoders; cslr quality requires a "
             "run with one encoder"

@@ -116,13 +116,13 @@ def told_apart(
     """
     says_row, says_drawn = np.zeros((2, len(rows)), dtype=np.bool_)
     for group in np.unique(groups):
-        mine = groups == group
-        learnt = mine & half
+        in_group = groups == group
+        learnt = in_group & half
         if not learnt.any():
             continue  # no rule: everything is called a draw
         weights, offset = logistic_rule(rows[learnt], drawn[learnt])
-        says_row[mine] = rows[mine] @ weights > offset
-        says_drawn[mine] = drawn[mine] @ weights > offset
+        says_row[in_group] = rows[in_group] @ weights > offset
+        says_drawn[in_group] = drawn[in_group] @ weights > offset
     count = int(np.sum(~half))
     right, wrong = int(says_row[~half].sum()), int(says_drawn[~half].sum())
     low = binomtest(right, count).proportion_ci(0.95).low
@@ -169,9 +169,9 @@ def _draw(
     """(n, r) one draw of the replay for each label."""
     modes = np.zeros(len(labels), dtype=np.int64)
     for label in np.unique(labels):
-        mine = labels == label
+        of_label = labels == label
         share = joint[:, label] / joint[:, label].sum()
-        modes[mine] = rng.choice(len(share), size=int(mine.sum()), p=share)
+        modes[of_label] = rng.choice(len(share), size=int(of_label.sum()), p=share)
     return sample(replay.modes, modes, rng)
 
 

@@ -103,18 +103,18 @@ def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) ->
     for seed in run.model.seeds:
         replay, head, forgotten = run.replay(seed), run.head(seed), run.forgetting(seed)
         for task, name in enumerate(names):
-            mine = embedded.test.tasks == task
+            of_task = embedded.test.tasks == task
             rng = Seeds(seed).at("replay quality", task)
             measured = quality(
                 replay,
                 task,
-                embedded.test.z[mine],
-                embedded.test.labels[mine],
+                embedded.test.z[of_task],
+                embedded.test.labels[of_task],
                 embedded.family,
                 head,
                 rng,
                 samples=samples,
-                together=embedded.test.rows[mine],
+                together=embedded.test.rows[of_task],
             )
             last = task == len(names) - 1
             judged.append(Judged(seed, name, last, measured, float(forgotten[task])))

@@ -158,7 +158,7 @@ def _coordinates(agreement: Agreement, embedded: EmbeddedStream, wanted: Wanted)
     tasks = embedded.stream.tasks
     evaluated = 2 * len(tasks) if wanted.evaluation else 0
     if wanted.rounds:
-        inputs = embedded.public.shape[1] + 1
+        inputs: int = embedded.public.shape[1] + 1
         return max(inputs * embedded.family.outputs, evaluated)
     requests = [agreement.request(number, task.labels) for number, task in enumerate(tasks)]
     return max(evaluated, *(request.layout.size for request in requests))
@@ -180,6 +180,7 @@ def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> Meth
         encoder=embedded.encoder,
         replay=config.replay,
         head=config.head,
+        constants=config.paper,
         plan=plan,
         ledger=Ledger.in_memory(nobody, SeededKeys(Seeds(source.seed))),
         seeds=Seeds(source.seed),

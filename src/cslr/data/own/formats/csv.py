@@ -29,8 +29,9 @@ def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[R
     reader = csv.reader(_fed(path, refused, last), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-    except csv.Error as error:
-        raise DataError(described(path, Problem(1, "not a row", f"no header ({error})"))) from None
+    except csv.Error:
+        no_header = Problem(1, "not a row", "no header; the file is damaged or not CSV")
+        raise DataError(described(path, refused[0] if refused else no_header)) from None
     if refused:
         raise DataError(described(path, refused[0]))
     check_columns(path, header, roles)

@@ -1,0 +1,37 @@
+"""What a run declares of its units, before anybody's rows are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cslr.config import load_config
+from cslr.data.streams import load_stream
+from cslr.protocol.resolution import MOST_ROWS, Units
+from cslr.runs.prepare import FEW_ROWS, MANY_CLIENTS, _units
+
+
+@pytest.fixture(scope="module")
+def clinic():
+    return load_stream("clinic", None)
+
+
+def test_simulated_clients_share_the_rows_of_the_tasks_they_may_speak_in(clinic):
+    config, rows, tasks = load_config(None, {}), len(clinic.train), len(clinic.tasks)
+    every, one = replace(clinic, cap=None), replace(clinic, cap=1)
+    assert _units(config, every, 10) == Units(10, rows // (10 * tasks))
+    assert _units(config, one, 10) == Units(10, rows // 10)
+    assert _units(config, one, 2 * rows) == Units(2 * rows, 1)
+
+
+def test_of_clients_with_rows_of_their_own_only_their_number_is_known(clinic):
+    config, own = load_config(None, {}), replace(clinic, partition="given")
+    assert _units(config, own, MANY_CLIENTS) == Units(MANY_CLIENTS, FEW_ROWS)
+    assert _units(config, own, MANY_CLIENTS - 1) == Units(MANY_CLIENTS - 1, MOST_ROWS)
+
+
+def test_of_people_the_stream_says_how_many_rows_they_have(clinic):
+    config = load_config(None, {"privacy.unit": "person"})
+    stream = replace(clinic, rows_per_person=3, clients_per_person=2)
+    assert _units(config, stream, 50) == Units(50, 3, 2)
