@@ -161,6 +161,8 @@ class Machines:
     agreement: bytes = field(init=False)
     transport: InProcess = field(init=False)
     events: list[Event] = field(default_factory=list)
+    attempts: int | None = None
+    """Sessions that a release may take; None: as many as the charter has room for."""
 
     def __post_init__(self) -> None:
         self.charter, self.agreement = charter_of(self.context)
@@ -208,7 +210,7 @@ class Machines:
             self.transport,
             counters,
             seconds,
-            1 + self.charter.spare,
+            self.attempts or 1 + self.charter.spare,
             0.0,
             self.events.append,
         )

@@ -53,7 +53,7 @@ def changed(federation, keep, change):
         question, request = unframed(body)
         return framed(change(question), request)
 
-    federation.transport.tamper = tamper
+    federation.transport.tamper, federation.attempts = tamper, 1
     with pytest.raises(SumAborted):
         federation.learn(keep)
     assert all(federation.spent(number) == [] for number in range(N)), "refused before charging"

@@ -53,8 +53,16 @@ class SharesClients:
 
 
 @pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
-@pytest.mark.parametrize("unit", ["client", "person"])
-@pytest.mark.parametrize("rounds", [0, 2], ids=["statistics", "gradients"])
+@pytest.mark.parametrize(
+    ("unit", "rounds"),
+    [
+        ("client", 0),
+        ("person", 0),
+        ("person", 2),
+        pytest.param("client", 2, marks=pytest.mark.slow),
+    ],
+    ids=["client", "person", "person-gradients", "client-gradients"],
+)
 def test_bit_equal_to_a_simulation_with_the_same_shares(
     machines, drawn, make_drawer, tmp_path, family, unit, rounds
 ):

@@ -11,7 +11,7 @@ import sys
 import time
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["PAUSE", "main"]
 
@@ -21,8 +21,8 @@ PAUSE: Final = 0.5
 
 def main() -> None:
     """Run it in this process; Flower reads the options from the command line."""
-    loop = import_module("flwr.supernode.start_client_internal")
-    loop.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, PAUSE)))  # type: ignore[attr-defined]
+    loop: Any = import_module("flwr.supernode.start_client_internal")
+    loop.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, PAUSE)))
     sys.exit(import_module("flwr.supernode.cli").flower_supernode())
 
 

@@ -31,7 +31,7 @@ from cslr.runs.deployment.source import Source
 
 __all__ = ["join_machine", "renew_machine", "run_node"]
 
-_START: Final = 120.0
+_START: Final = 300.0
 """Seconds until a SuperNode must listen."""
 _PAUSE: Final = 5.0
 

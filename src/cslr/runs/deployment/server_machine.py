@@ -31,7 +31,7 @@ __all__ = [
     "serve",
 ]
 
-_START: float = 120.0
+_START: float = 300.0
 """Seconds until a SuperLink must listen."""
 
 

@@ -51,7 +51,7 @@ def try_federation(served: Served, seconds: float, on_line: Callable[[str], None
         run_server(served, served.status(on_line), seconds)
 
 
-def wait_until_served(served: Served, processes: Processes, seconds: float = 180.0) -> None:
+def wait_until_served(served: Served, processes: Processes, seconds: float = 600.0) -> None:
     """Wait until the SuperLink listens and knows the nodes' keys."""
     end = time.monotonic() + seconds
     while not (served.path / "server" / "serving").exists():
