@@ -18,7 +18,7 @@ from peers import rounds
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- speed:begin (written by `make bench`) -->", "<!-- speed:end -->"
 
-MISSING = "peer not installed: `make bench-peers`"
+MISSING = "peer not installed (`make bench-peers`) or failed"
 
 Side = Callable[[], object]
 

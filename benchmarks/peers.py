@@ -30,7 +30,10 @@ def python_of(peer: str) -> Path | None:
 
 
 def rounds(peer: str, clients: int, count: int, rows: int) -> dict[str, float] | None:
-    """CPU seconds of ``count`` rounds: of one without the first, and of the whole process."""
+    """CPU seconds of ``count`` rounds: of one without the first, and of the whole process.
+
+    None if the environment is missing or the peer failed, which is then printed.
+    """
     python = python_of(peer)
     if python is None:
         return None
@@ -41,9 +44,12 @@ def rounds(peer: str, clients: int, count: int, rows: int) -> dict[str, float] |
         [str(python), str(SCRIPT), name, *figures],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         env={**os.environ, **threads, "PYTHONPATH": ""},
     )
+    if done.returncode:
+        print(f"{peer} failed: {done.stderr[-500:]}", flush=True)
+        return None
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
