@@ -90,15 +90,13 @@ def lay_out(folder: Path, runs: dict[str, Path]) -> None:
 # What can be said of every command.
 
 
-def test_every_command_that_is_listed_is_on_a_page():
-    listed = documents.NEED_DATA_SETS | {*documents.NEED_MORE}
-    listed |= documents.INSTALLING | documents.ACROSS_MACHINES
-    assert sorted(listed - {*TEXTS}) == []
-
-
-def test_every_command_that_needs_data_sets_is_listed():
-    named = {text for text in TEXTS if re.search(r"--data DIR\b", text)}
-    assert sorted(named) == sorted(documents.NEED_DATA_SETS)
+def test_commands_that_cannot_run_here_are_listed_by_name():
+    """A stale entry shows itself here; a command that needs data sets is recognised anyway."""
+    others = {*documents.NEED_MORE} | documents.INSTALLING | documents.ACROSS_MACHINES
+    assert sorted(others - {*TEXTS}) == []
+    assert len(documents.NEED_DATA_SETS & {*TEXTS}) > 8
+    for text in TEXTS:
+        assert ("--data DIR" not in text) or documents.cannot_run(text) == "data sets"
 
 
 def test_the_pages_have_commands_of_every_kind():
@@ -165,13 +163,15 @@ def verb_of(text: str) -> tuple[str, ...]:
 
 
 def make_room(words: list[str], home: Path) -> None:
-    """A draft is written where there is none, and a budget is spent where it is whole."""
+    """A draft is written where there is none, a run made where there is none, a budget is whole."""
     rows = next((home / word for word in words if word.endswith((".csv", ".tsv"))), None)
     if words[:2] == ["data", "init"] and rows is not None and "--declaration" not in words:
         rows.with_suffix(".cslr.toml").unlink(missing_ok=True)
     if words[0] == "run" and rows is not None:
         shutil.rmtree(rows.with_suffix(".cslr-federation"), ignore_errors=True)
         rows.with_suffix(".cslr-ledger").unlink(missing_ok=True)
+    if "--run-dir" in words:
+        shutil.rmtree(home / words[words.index("--run-dir") + 1], ignore_errors=True)
     if words[-3:-2] == ["elsewhere/ledger"]:
         (home / "elsewhere").mkdir()
         (home / "reviews.cslr-federation").rename(home / "elsewhere" / "ledger")

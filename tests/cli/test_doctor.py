@@ -24,7 +24,8 @@ def test_what_is_missing_comes_with_its_command(cslr, monkeypatch):
     monkeypatch.setattr(doctor.metadata, "version", version)
     code, out, _ = cslr("doctor", "--no-self-test")
     assert code == 1
-    assert "FAULT torch: not installed. pip install 'cslr[torch]'" in out
+    assert "FAULT numpy: not installed." in out
+    assert "--    torch: not installed. pip install 'cslr[text]'; encoders run on it" in out
     assert "--    pyarrow: not installed" in out
 
 

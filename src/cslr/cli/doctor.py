@@ -25,7 +25,7 @@ _LEAST_BYTES: Final = 2 * 1024**3
 """Free space that an installation with its caches wants."""
 _PARTS: Final = (
     ("numpy", "the base install"),
-    ("torch", "pip install 'cslr[torch]'; heads are trained with it"),
+    ("torch", "pip install 'cslr[text]'; encoders run on it"),
     ("sentence-transformers", "pip install 'cslr[text]'; texts are encoded with it"),
     ("pyarrow", "pip install 'cslr[parquet]'; only for Parquet files"),
     ("datasets", "pip install 'cslr[hub]'; only for `cslr data fetch`"),
@@ -90,7 +90,7 @@ def _versions() -> Finding:
 
 
 def _part(name: str, fix: str) -> Finding:
-    needed = name in ("numpy", "torch")
+    needed = name == "numpy"
     try:
         return Finding(name, True, metadata.version(name), needed=needed)
     except metadata.PackageNotFoundError:
