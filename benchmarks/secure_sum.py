@@ -42,7 +42,7 @@ from cslr.seeding import Seeds
 
 SIZES = ((5, 4, 1), (20, 14, 4), (50, 34, 5), (100, 67, 10))  # n, t, c
 GRID = Grid(1.0)
-BEGIN = "<!-- cost:begin (written by `python benchmarks/secure_sum.py --write`) -->"
+BEGIN = "<!-- cost:begin (written by `benchmarks/secure_sum.py`) -->"
 END = "<!-- cost:end -->"
 
 

@@ -107,10 +107,7 @@ def test_a_change_of_defaults_since_a_trace_was_made_is_told(cslr):
     assert code == 0
     assert "1 finished" in out
     assert "warning: 1 traces were made with other defaults" in err
-    assert (
-        f"(replay.anchors 77, now 20); to run them again, remove experiments/traces/{name}.jsonl"
-        in err
-    )
+    assert f"(paper.m 77, now 20); to run them again, remove experiments/traces/{name}.jsonl" in err
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,10 @@ def test_the_result_object_has_what_was_promised(finished):
 def test_a_run_directory_holds_everything(finished):
     seed = finished / "seed-13"
     assert (finished / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-    assert load_file(seed / "head.safetensors")["weights1"].shape == (384, 128)
+    assert load_file(seed / "head.safetensors")["weights1"].shape == (
+        384,
+        128 + 2 * 4,
+    )  # the zero-shot rule
     assert load_file(seed / "replay.safetensors")["mean"].shape == (4, 384)
     assert {path.name for path in seed.glob("task-*")} == {
         f"task-{t}.safetensors" for t in range(4)
@@ -201,7 +204,7 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
         (["--declaration", "x.toml"], ["--declaration requires your own data"]),
         (["--skip-bad-rows"], ["--skip-bad-rows requires your own data"]),
         (["--stream", "ward", "--encoder", "minilm+layer9"], ["no layer 9", "to 6"]),
-        (["--anchor-count", "1"], ["replay.anchors"]),
+        (["--anchor-count", "1"], ["--anchor-count", "2"]),
         (["[bold]x[/bold].toml"], ["cannot read [bold]x[/bold].toml"]),
         (["--scenario", "task"], ["nothing to predict"]),
         (["--method", "nope"], ["known methods: cslr"]),

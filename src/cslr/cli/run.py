@@ -27,9 +27,9 @@ def _first(help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help)
 
 
-def _more(help: str, *flags: str) -> Any:
+def _more(help: str, *flags: str, least: float | None = None) -> Any:
     """Any other flag, listed under "More"."""
-    return typer.Option(*flags, help=help, rich_help_panel="More")
+    return typer.Option(*flags, help=help, min=least, rich_help_panel="More")
 
 
 _Text: TypeAlias = str | None
@@ -117,7 +117,7 @@ def run_command(
     prior: Annotated[_Text, _more("labels or none.")] = None,
     dimension: Annotated[_Number, _more("r: number of released directions.")] = None,
     anchor_count: Annotated[
-        _Number, _more("m: number of public sentences used as anchors.")
+        _Number, _more("m: number of public sentences used as anchors.", least=2)
     ] = None,
     sub_modes: Annotated[_Number, _more("J: modes per label.")] = None,
     list_size: Annotated[_Number, _more("L: candidates per list.")] = None,

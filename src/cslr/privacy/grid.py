@@ -148,7 +148,9 @@ def _squares(vectors: FloatArray, factors: FloatArray) -> FloatArray:
 
     Of whole numbers within a bound all sums are exact.
     """
-    small = factors @ np.swapaxes(factors, -1, -2)  # (b, n, n)
+    turned = np.swapaxes(factors, -1, -2)
+    few = factors.shape[-2] <= factors.shape[-1]
+    small = factors @ turned if few else turned @ factors  # (b, n, n) or (b, r, r)
     diagonal = np.einsum("bni,bni->bi", factors, factors)
     matrix = np.einsum("bnm,bnm->b", small, small) + np.einsum("bi,bi->b", diagonal, diagonal)
     squares: FloatArray = np.einsum("ij,ij->i", vectors, vectors) + matrix / 2

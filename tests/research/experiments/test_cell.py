@@ -86,7 +86,8 @@ def test_a_trace_carries_all_settings_but_the_place_of_the_data(small, places, l
     assert config == plain_config(cell.config)
     assert config["privacy"]["epsilon"] is None
     assert "data" not in config["stream"]
-    assert config.keys() == Config.model_fields.keys() - {"paper"}  # the constants, where changed
+    assert config.keys() == Config.model_fields.keys()
+    assert config["paper"].keys() == {"m", "n_r"}  # the constants that differ from the paper's
     config["privacy"]["epsilon"] = math.inf
     assert Cell.of(Config.model_validate(config)).name == cell.name
 
