@@ -186,7 +186,8 @@ class _Rows:
     def variance(self) -> FloatArray:
         """(b, d)."""
         d = self.centre.shape[-1]
-        return _mean(self.powers[..., d:], self.mask[:, 0, 0])[:, 0]
+        variance: FloatArray = _mean(self.powers[..., d:], self.mask[:, 0, 0])[:, 0]
+        return variance
 
 
 def _expect(
