@@ -149,9 +149,11 @@ def fit(
     if means.ndim != 4 or 0 in (means.shape[0], means.shape[2]) or means.shape[1::2] != (b, d):
         raise ValueError(f"starts must have shape (s, {b}, K, {d}), got {means.shape}")
     rows = _Rows.of(x, mask)
-    mean = np.moveaxis(means, 0, 1) - rows.centre[:, None]  # (b, s, K, d), about the client's own
-    variance = np.broadcast_to(np.maximum(rows.variance, floor)[:, None, None], mean.shape)
-    weights = np.full(mean.shape[:-1], 1.0 / mean.shape[2])
+    mean: FloatArray = np.moveaxis(means, 0, 1) - rows.centre[:, None]  # (b, s, K, d), centred
+    variance: FloatArray = np.broadcast_to(
+        np.maximum(rows.variance, floor)[:, None, None], mean.shape
+    )
+    weights: FloatArray = np.full(mean.shape[:-1], 1.0 / mean.shape[2])
     for _ in range(iterations):
         share, _ = _expect(rows, weights, mean, variance)
         weights, mean, variance = _maximise(rows, share, floor)
