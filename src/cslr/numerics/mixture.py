@@ -149,9 +149,7 @@ def fit(
     if means.ndim != 4 or 0 in (means.shape[0], means.shape[2]) or means.shape[1::2] != (b, d):
         raise ValueError(f"starts must have shape (s, {b}, K, {d}), got {means.shape}")
     rows = _Rows.of(x, mask)
-    mean: FloatArray = (
-        np.moveaxis(means, 0, 1) - rows.centre[:, None]
-    )  # (b, s, K, d), about the client's own
+    mean: FloatArray = np.moveaxis(means, 0, 1) - rows.centre[:, None]  # (b, s, K, d), centred
     variance: FloatArray = np.broadcast_to(
         np.maximum(rows.variance, floor)[:, None, None], mean.shape
     )
@@ -190,7 +188,8 @@ class _Rows:
     def variance(self) -> FloatArray:
         """(b, d)."""
         d = self.centre.shape[-1]
-        return _mean(self.powers[..., d:], self.mask[:, 0, 0])[:, 0]
+        variance: FloatArray = _mean(self.powers[..., d:], self.mask[:, 0, 0])[:, 0]
+        return variance
 
 
 def _expect(
