@@ -166,7 +166,7 @@ def _name(name: str) -> str:
     if inspect.isfunction(what):
         called = f"({', '.join(inspect.signature(what).parameters)})"
     said = re.sub(r"\s+", " ", (inspect.getdoc(what) or "").split("\n\n")[0]).replace("|", "\\|")
-    where = what.__module__.removeprefix("cslr.")
+    where = what.__module__
     return f"| `{name}{called}` | {said.replace('``', '`')} | `{where}` |"
 
 
