@@ -57,7 +57,7 @@ def test_settings_are_found_by_dotted_name():
         ("method", "new-one", "new-one"),
         ("privacy.epsilon", 4.0, "ε = 4"),
         ("privacy.epsilon", math.inf, "ε = ∞"),
-        ("replay.anchors", 100, "m = 100"),
+        ("paper.m", 100, "m = 100"),
         ("replay.matcher", None, "default"),
         ("value", "aa", "AA, %"),
         ("value", "macro_f1", "macro f1, %"),

@@ -44,11 +44,11 @@ against = ["dp-stat-share", "cslr-optimaltransport"]
 FURTHER = """\
 title = "Something else"
 [[part]]
-grid = { method = ["cslr"], "replay.anchors" = [10, 25], seed = [13] }
+grid = { method = ["cslr"], "paper.m" = [10, 25], seed = [13] }
 [[table]]
 name = "anchors"
 caption = "By m."
-columns = "replay.anchors"
+columns = "paper.m"
 """
 
 
