@@ -34,7 +34,7 @@ __all__ = [
 
 _CHUNK = 4096  # texts between two writes to the cache
 
-PIECE: Final = 512  # texts between two movements of the bar; also when a bar is worth showing
+PIECE: Final = 256  # texts between two movements of the bar; also when a bar is worth showing
 
 _EVERY: Final = 10.0  # seconds between two lines in a log
 
