@@ -26,6 +26,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY) ## learn four clinics in sequence, privately, and show it
 	@$(BIN)/cslr run
+	@echo "The program is $(BIN)/cslr; 'source $(BIN)/activate' puts cslr on the path."
 
 # Style and types beside the tests, shown after them.
 define checked
