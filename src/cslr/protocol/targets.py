@@ -146,7 +146,7 @@ def _written_targets(
     logits = family.name == "classification" and request.head is not None
     if logits and request.head is not None:
         y = request.head.scores(examples.z)
-    elif y is None:
+    elif y is None and family.outputs == family.labels:
         y = label_targets(examples.labels.ravel(), family.labels)
         y = y.reshape(*examples.labels.shape, -1)
     nothing = np.zeros(family.outputs)

@@ -13,6 +13,7 @@ from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.list_mode import list_ask, list_of, list_statistics
 from cslr.protocol.literal.device import bounds, list_bound
 from cslr.protocol.round import statistics_of
+from cslr.protocol.targets import Family
 
 L, K, R = 3, 4, 8
 PAPER = {
@@ -101,6 +102,18 @@ def test_a_client_without_rows_sends_zeros(world, agreed):
     request = named(agreement.request(0, (0, 1)), [0, 1, 2])
     for block in request.layout.blocks(statistics_of(examples, request)):
         np.testing.assert_array_equal(block[5], 0.0)
+
+
+def test_a_cohort_of_clients_without_rows_sends_empty_lists_of_tags(world, agreed):
+    """Clients without rows have no answers either, and a tag is not a label."""
+    examples = world.examples(0)
+    nobody = replace(examples, mask=np.zeros_like(examples.mask), targets=None)
+    request = agreed().request(0, (0, 1))
+    family = Family("tagging", request.family.labels)
+    layout = replace(request.layout, targets=family.outputs)
+    entries = list_statistics(nobody, replace(request, family=family, layout=layout))
+    assert entries.target.shape[-1] == family.outputs
+    assert (entries.target == 0).all()
 
 
 def test_an_entry_below_the_least_weight_counts_half(world, agreed):
