@@ -43,7 +43,7 @@ NEED_DATA_SETS: Final = frozenset(
 """Benchmark data sets are not part of the project."""
 
 NEED_MORE: Final = {
-    "cslr upgrade runs/a --encoder mpnet": "the encoder mpnet",
+    "cslr upgrade runs/old --encoder mpnet": "the encoder mpnet",
     "cslr anchors --encoders minilm,mpnet": "the encoder mpnet",
     "cslr anchors --encoders minilm,mpnet --data mine.csv --json": "the encoder mpnet",
     'cslr predict runs/mixed --encoder mpnet --text "A text"': "the encoder mpnet",
@@ -80,7 +80,10 @@ ACROSS_MACHINES: Final = frozenset(
         "cslr federation join node --offer offer --name berlin --data letters.csv",
         "cslr federation join /srv/cslr --offer offer --name berlin --data letters.csv",
         "cslr federation join /srv/cslr --roster roster.json",
+        "cslr federation join /srv/cslr --roster roster.json --change",
         "cslr federation serve hospitals",
+        "cslr federation serve hospitals --members 5",
+        "cslr federation try --nodes 3 --tasks 2",
         "cslr federation node node",
         "cslr federation node /srv/cslr",
         "cslr federation run hospitals",

@@ -212,7 +212,7 @@ def upgrade_command(
     encoder, within the same plan. The row of the score matrix after the last old task shows what
     was lost. The ledger records the change.
 
-    Example: `cslr run --until 2 --run-dir runs/a`, then `cslr upgrade runs/a --encoder mpnet`
+    Example: `cslr run --until 2 --run-dir runs/old`, then `cslr upgrade runs/old --encoder mpnet`
     """
     from cslr.runs.settled import settle
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
