@@ -79,7 +79,7 @@ def lay_out(folder: Path, runs: dict[str, Path]) -> None:
     shown = [
         f"{shop}\t{text}\t{'good' if n % 2 else 'bad'}" for n, (shop, _, text) in enumerate(rows)
     ]
-    (folder / "reviews.tsv").write_text("\n".join(["shop_id\tbody\tmood", *shown]) + "\n")
+    (folder / "shops.tsv").write_text("\n".join(["shop_id\tbody\tmood", *shown]) + "\n")
     (folder / "messages.txt").write_text("May I keep the atlas?\n\nThe hall is cold.\n")
     (folder / "run.toml").write_text('seeds = [13]\n[stream]\nname = "clinic"\n')
     shutil.copy(folder / "run.toml", folder / "FILE")

@@ -50,7 +50,7 @@ def init_command(
 
     Example: `cslr data init reviews.csv`
 
-    Example: `cslr data init reviews.tsv --text body --client shop_id`
+    Example: `cslr data init shops.tsv --text body --client shop_id`
     """
     from cslr.cli.data_files import init_file
 
