@@ -27,6 +27,14 @@ federation_app = typer.Typer(
 _Folder = Annotated[Path, typer.Argument(help="The federation's folder on its server.")]
 _Members = Annotated[int, typer.Option("--nodes", help="How many nodes take part, at least 3.")]
 _Seconds = Annotated[float, typer.Option(help="Deadline of one exchange, in seconds.")]
+_Head = Annotated[
+    Literal["released", "rounds"],
+    typer.Option(help="From released statistics, or by noised gradient rounds."),
+]
+_Evaluate = Annotated[
+    Literal["shown", "private"],
+    typer.Option(help="Test rows: each node's own screen, or a noised count within ε."),
+]
 
 
 @federation_app.callback()
@@ -65,14 +73,8 @@ def init_command(
     threshold: Annotated[int | None, typer.Option(help="t: fewest survivors.")] = None,
     colluders: Annotated[int | None, typer.Option(help="c: nodes that may collude.")] = None,
     spare: Annotated[int, typer.Option(help="Sessions that may be repeated.")] = 1,
-    head: Annotated[
-        Literal["released", "rounds"],
-        typer.Option(help="From released statistics, or by noised gradient rounds."),
-    ] = "released",
-    evaluate: Annotated[
-        Literal["shown", "private"],
-        typer.Option(help="Test rows: each node's own screen, or a noised count within ε."),
-    ] = "shown",
+    head: _Head = "released",
+    evaluate: _Evaluate = "shown",
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
     seed: Annotated[int, typer.Option(help="Of anchors and heads; protects nothing.")] = 13,
 ) -> None:
@@ -311,6 +313,8 @@ def try_command(
     stream: Annotated[str, typer.Option(help="clinic, desk or ward.")] = "clinic",
     tasks: Annotated[int | None, typer.Option(help="Only the first tasks.")] = None,
     epsilon: Annotated[float, typer.Option(help="ε that every person is promised.")] = 8.0,
+    head: _Head = "released",
+    evaluate: _Evaluate = "shown",
     seconds: _Seconds = 120.0,
     folder: Annotated[
         Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
@@ -321,6 +325,7 @@ def try_command(
     Example: `cslr federation try --nodes 5`
     """
     from cslr.federation.flower.processes import free_port
+    from cslr.methods.gradient_rounds import ROUNDS
     from cslr.runs.deployment.founding import Wanted, usual_colluders, usual_threshold
     from cslr.runs.deployment.source import source_of_stream
     from cslr.runs.deployment.trial import prepare_trial, try_federation
@@ -329,7 +334,16 @@ def try_command(
     source = source_of_stream(stream, tasks, "minilm", 13)
     c = usual_colluders(nodes)
     sizes = (nodes, usual_threshold(nodes, c), c, 1)
-    wanted = Wanted(stream, source, *sizes, epsilon, 1e-5, "person")
+    wanted = Wanted(
+        stream,
+        source,
+        *sizes,
+        epsilon,
+        1e-5,
+        "person",
+        rounds=ROUNDS if head == "rounds" else 0,
+        evaluation=evaluate == "private",
+    )
     with tempfile.TemporaryDirectory(prefix="cslr-try-") as place:
         served = prepare_trial(folder or Path(place) / "federation", wanted, free_port())
         typer.echo(f"founded {stream} with {nodes} nodes under {served.path}")
