@@ -263,3 +263,10 @@ def encoding(times: int) -> Rows:
     peer = partial(model.encode, texts, batch_size=32, show_progress_bar=False)
     ours = partial(encoder.encode, texts)
     yield beside("encoding, 192 texts", ours, "sentence-transformers", peer, 1.2, times)
+    if find_spec("onnxruntime") is None:
+        reason = "onnxruntime is not installed"
+        yield left_out("encoding with ONNX, 192 texts", "sentence-transformers", 1.35, reason)
+        return
+    exported = partial(load_encoder("minilm+onnx").encode, texts)
+    name = "encoding with ONNX, 192 texts"
+    yield beside(name, exported, "sentence-transformers", peer, 1.35, times)
