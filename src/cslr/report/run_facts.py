@@ -105,14 +105,14 @@ def command_of(config: Config) -> str:
     changed = [
         (name, value) for name, value in _flat(found).items() if _flat(usual).get(name) != value
     ]
-    own = config.stream.declaration is not None
-    if own:  # the declaration settles these
+    own_rows = config.stream.declaration is not None
+    if own_rows:  # the declaration settles these
         changed = [each for each in changed if each[0].split(".")[0] not in ("stream", "privacy")]
     else:  # said in any case, since some streams propose another unit
         changed = [each for each in changed if each[0] != "privacy.unit"]
         changed.append(("privacy.unit", config.privacy.unit))
     settings = [_option(name, value) for name, value in changed]
-    data = [f"--data {shlex.quote(str(config.stream.data))}"] if own else []
+    data = [f"--data {shlex.quote(str(config.stream.data))}"] if own_rows else []
     return " ".join(["cslr run", *data, *settings])
 
 
@@ -180,5 +180,5 @@ def _diagnosis(path: Path) -> Mapping[str, float]:
     """How well candidates were matched, after the last task, where that was measured."""
     trace, _ = read_trace(path / "trace.jsonl")
     found = [line for line in trace if line["kind"] == "diagnosis"]
-    wanted = ("alignment", "by_chance", "hit_rate", "margin")
-    return {name: found[-1][name] for name in wanted if name in found[-1]} if found else {}
+    names = ("alignment", "by_chance", "hit_rate", "margin")
+    return {name: found[-1][name] for name in names if name in found[-1]} if found else {}

@@ -52,10 +52,10 @@ def opening(federation: Federation, keys: NoiseKeys) -> dict[str, object]:
 def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -> None:
     """Refuse the ledger of another federation, or of another promise."""
     _check_version(path, body)
-    wanted = plain(_facts(federation))
+    declared = plain(_facts(federation))
     recorded = {name: value for name, value in body.items() if name not in ("version", "id")}
-    if not agree(recorded, wanted):
-        changed = differences(recorded, wanted)
+    if not agree(recorded, declared):
+        changed = differences(recorded, declared)
         raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
 
 

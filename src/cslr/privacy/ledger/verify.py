@@ -139,7 +139,7 @@ def _budget(ledger: Ledger) -> Check:
 def _costs(ledger: Ledger) -> tuple[Cost, ...]:
     computed: dict[tuple[frozenset[tuple[tuple[float, float], int]], float], list[Opinion]] = {}
 
-    def asked(rounds: Kinds, epsilon: float) -> list[Opinion]:
+    def opinions_on(rounds: Kinds, epsilon: float) -> list[Opinion]:
         key = (frozenset(rounds.items()), round(epsilon, 9))
         if key not in computed:
             computed[key] = opinions(rounds, ledger.federation.budget.delta, epsilon)
@@ -157,7 +157,7 @@ def _costs(ledger: Ledger) -> tuple[Cost, ...]:
                 results = [Opinion("definition", _shown(expected), epsilon == expected)]
             else:
                 rounds = recount(counted, adversary == "public", cap)
-                results = asked(rounds, epsilon)
+                results = opinions_on(rounds, epsilon)
             costs.append(Cost(scope, adversary, epsilon, tuple(results)))
     return tuple(costs)
 
