@@ -30,7 +30,7 @@ from cslr.runs.predict import load_predictor
 Call = Callable[..., tuple[int, str, str]]
 
 WIDTH = 16  # d
-SMALL = "[replay]\ndimension = 6\nanchors = 12\n[head]\nsamples = 8\n"
+SMALL = "[replay]\ndimension = 6\n[paper]\nm = 12\nn_r = 8\n"
 DECLARATION = """confirmed = true
 name = "small"
 family = "classification"

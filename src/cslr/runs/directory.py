@@ -49,7 +49,6 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
-from cslr.former_settings import current_settings
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.entries import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
@@ -316,11 +315,10 @@ _PATHS = (
 
 def _today(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored configuration as this version writes it; as it is if it is none of this version."""
-    settings = current_settings(stored)
     try:
-        return Config.model_validate(settings).model_dump(mode="json")
+        return Config.model_validate(stored).model_dump(mode="json")
     except ValidationError:
-        return settings
+        return stored
 
 
 def _absolute(plain: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ __all__ = [
 Privacy = Literal["simulated", "enforced"]
 
 _VERSION: Final = 2
-"""1 had no id and no head; it is still read and continued."""
+"""1 had no id and no head, and is refused."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,12 @@ def federation_in(path: Path, body: Mapping[str, Any]) -> Federation:
 
 
 def _check_version(path: Path, body: Mapping[str, Any]) -> None:
-    if body.get("version") not in (1, _VERSION):
-        raise LedgerCorrupted(f"{path} was written by a newer version of cslr; update this one")
+    version = body.get("version")
+    if version != _VERSION:
+        raise LedgerCorrupted(
+            f"{path} is a ledger of format {version}; this version of cslr reads format "
+            f"{_VERSION}. Use the version that wrote it"
+        )
 
 
 def _facts(federation: Federation) -> dict[str, object]:
