@@ -10,6 +10,7 @@ import pytest
 from cslr.privacy.grid import joint_norms
 from cslr.protocol.step4_aggregate.tied import (
     FLOOR,
+    _fitted,
     pooled_covariance,
     row_weights,
     symmetric,
@@ -127,3 +128,14 @@ def test_directions_beyond_the_matrix_have_the_public_shape(public):
     np.testing.assert_allclose(found.covariance[:8, :8], public[:8, :8], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found.covariance[8:, 8:], public[8:, 8:], rtol=1e-2)
     np.testing.assert_array_equal(found.covariance[:8, 8:], 0.0)
+
+
+def test_shape_and_doubt_are_fitted_to_all_entries(rng):
+    """s b^g on the diagonal, and entries off it that vary by t times the product of two of them."""
+    spectrum = np.geomspace(1.0, 0.01, 80)
+    shape = 0.5 * (spectrum / spectrum.mean()) ** 1.3
+    off = np.triu(rng.normal(size=(80, 80)), 1) * np.sqrt(0.05 * np.outer(shape, shape))
+    diagonal = shape * (1 + np.sqrt(2 * 0.05) * rng.normal(size=80))
+    found, difference = _fitted(np.diag(diagonal) + off + off.T, 1e-9, spectrum)
+    np.testing.assert_allclose(found, shape, rtol=0.1)
+    assert difference == pytest.approx(0.05, rel=0.15)
