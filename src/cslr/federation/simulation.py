@@ -85,12 +85,12 @@ class Population:
         task: int,
         taking_part: BoolArray,
         cap: int,
-        spoken: CapMemory | None = None,
+        cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros.
 
-        spoken: what clients remember of earlier tasks, and of this one from now on.
+        cap_memory: what clients remember of earlier tasks, and of this one from now on.
         alone: whether each client's answer must be the one it would give alone, bit for bit.
         """
         honest = np.ones(self.count, dtype=np.bool_)
@@ -98,8 +98,8 @@ class Population:
             honest[self.hostile] = False
         hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
         speaking = taking_part & honest & self._speaks(task, cap)
-        if spoken is not None:
-            speaking[speaking] = spoken.admit(self.addresses[speaking].tolist(), task, cap)
+        if cap_memory is not None:
+            speaking[speaking] = cap_memory.admit(self.addresses[speaking].tolist(), task, cap)
         return SimulatedCohort(self, task, speaking, hostile, alone)
 
     def _speaks(self, task: int, cap: int) -> BoolArray:

@@ -93,7 +93,7 @@ class RunDirectory:
 
     def _check(self) -> None:
         """Refuse a directory of another run, or one that is not a run directory."""
-        wanted = _absolute(self.config.model_dump(mode="json"))
+        current = _absolute(self.config.model_dump(mode="json"))
         file = self.path / "config.json"
         if file.exists():
             try:
@@ -102,8 +102,8 @@ class RunDirectory:
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
             except ValueError as error:
                 raise RunDirectoryError(f"{file}: {error}; or choose another --run-dir") from None
-            if stored != wanted:
-                names = ", ".join(_changed(stored, wanted))
+            if stored != current:
+                names = ", ".join(_changed(stored, current))
                 raise RunDirectoryError(
                     f"{self.path} contains a run with another configuration (different: "
                     f"{names}); choose another --run-dir, or use the settings of that run"
@@ -114,10 +114,10 @@ class RunDirectory:
                 f"{self.path} exists and is not a run directory; choose another --run-dir"
             )
 
-    def find(self, **wanted: object) -> dict[str, Any] | None:
+    def find(self, **fields: object) -> dict[str, Any] | None:
         """The trace line with these values, if that step was finished."""
         for line in self.trace:
-            if all(line.get(name) == value for name, value in wanted.items()):
+            if all(line.get(name) == value for name, value in fields.items()):
                 return line
         return None
 
