@@ -98,10 +98,8 @@ class RunDirectory:
         if file.exists():
             try:
                 stored = _absolute(_today(json.loads(file.read_text(encoding="utf-8"))))
-            except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
+            except (ValueError, TypeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
-            except ValueError as error:
-                raise RunDirectoryError(f"{file}: {error}; or choose another --run-dir") from None
             if stored != current:
                 names = ", ".join(_changed(stored, current))
                 raise RunDirectoryError(
