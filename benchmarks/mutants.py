@@ -40,7 +40,11 @@ NO_TESTS = 5  # the exit code of pytest when every test of a file is marked slow
 
 # Tests of a whole that see what a module of a room does, after its own tests.
 WHOLE = {
-    "protocol": ("tests/protocol/test_round.py", "tests/methods/test_method.py"),
+    "protocol": (
+        "tests/protocol/test_golden.py",
+        "tests/protocol/test_round.py",
+        "tests/methods/test_method.py",
+    ),
     "runs": ("tests/cli/test_main.py", "tests/cli/test_data.py"),
     "methods": ("tests/methods/test_method.py",),
 }
