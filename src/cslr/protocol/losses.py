@@ -34,9 +34,9 @@ def cross_entropy_slope(scores: FloatArray, targets: FloatArray, one_by_one: boo
     """
     n, outputs = scores.shape[-2:]
     if one_by_one:
-        slope = sigmoid(scores) - targets
-        slope /= np.float32(n * outputs)
-        return slope
+        residual = sigmoid(scores) - targets
+        residual /= np.float32(n * outputs)
+        return residual
     slope = softmax(scores)
     slope *= targets.sum(axis=-1, keepdims=True)
     slope -= targets
