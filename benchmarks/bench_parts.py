@@ -201,7 +201,7 @@ def federated_round(times: int) -> Rows:
 
     slopes = torch.func.vmap(torch.func.grad(loss_of))
 
-    def vmapped() -> None:
+    def vmapped() -> np.ndarray:
         heads = {
             name: torch.tensor(array).expand(20, *array.shape).clone().requires_grad_()
             for name, array in vars(start).items()
@@ -214,6 +214,11 @@ def federated_round(times: int) -> Rows:
             for name, slope in slopes(plain, rows, torch.tensor(wanted)).items():
                 heads[name].grad = slope
             optimizer.step()
+        apart = [
+            (heads[name].detach() - torch.tensor(first)).reshape(20, -1)
+            for name, first in vars(start).items()
+        ]
+        return torch.cat(apart, dim=1).numpy().astype(np.float64)  # what is sent, as ours
 
     yield beside("federated round 20 × 5", ours, "torch vmap", vmapped, 2.0, times)
     for peer_name, target in (("pfl", 2.0), ("Flower on Ray", 5.0)):
@@ -258,3 +263,10 @@ def encoding(times: int) -> Rows:
     peer = partial(model.encode, texts, batch_size=32, show_progress_bar=False)
     ours = partial(encoder.encode, texts)
     yield beside("encoding, 192 texts", ours, "sentence-transformers", peer, 1.2, times)
+    if find_spec("onnxruntime") is None:
+        reason = "onnxruntime is not installed"
+        yield left_out("encoding with ONNX, 192 texts", "sentence-transformers", 1.35, reason)
+        return
+    exported = partial(load_encoder("minilm+onnx").encode, texts)
+    name = "encoding with ONNX, 192 texts"
+    yield beside(name, exported, "sentence-transformers", peer, 1.35, times)

@@ -18,8 +18,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "build" / "peers"
 SCRIPT: Final = ROOT / "benchmarks" / "peer_rounds.py"
 INSTALLED: Final = {
-    "pfl": ("torch", "pfl==0.6.0", "dp-accounting<0.6"),
-    "Flower on Ray": ("torch", "flwr[simulation]==1.41.0"),
+    "pfl": ("pfl==0.6.0", "dp-accounting<0.6"),
+    "Flower on Ray": ("flwr[simulation]==1.41.0",),
 }
 
 
@@ -54,6 +54,12 @@ def rounds(peer: str, clients: int, count: int, rows: int) -> dict[str, float] |
     return found
 
 
+def torch_of_ours() -> str:
+    """The version that CSLR is measured with."""
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return next(line for line in pinned if line.startswith("torch=="))
+
+
 def main() -> None:
     """Create what is missing."""
     for peer, packages in INSTALLED.items():
@@ -63,7 +69,9 @@ def main() -> None:
             continue
         print(f"{peer}: installing into {folder} ...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", *packages], check=True)
+        install = [str(folder / "bin" / "pip"), "install", "--quiet"]
+        subprocess.run([*install, torch_of_ours()], check=True)
+        subprocess.run([*install, torch_of_ours(), *packages], check=True)
         (folder / "ready").touch()
 
 

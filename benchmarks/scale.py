@@ -86,7 +86,7 @@ def cpu_seconds() -> float:
 
 
 class Memory(threading.Thread):
-    """Looks several times a second at what this process and its workers hold together."""
+    """Looks many times a second at what this process and its workers hold together."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -96,7 +96,7 @@ class Memory(threading.Thread):
         """Until the program ends."""
         while True:
             self.look()
-            time.sleep(0.2)
+            time.sleep(0.03)
 
     def look(self) -> None:
         """Pages that processes share count once (Linux: proportional set sizes)."""

@@ -64,6 +64,7 @@ INSTALLING: Final = frozenset(
         'pip install -c constraints.txt ".[text]"',
         'pip install ".[text]"',
         'pip install "cslr[hub]"',
+        'pip install "cslr[onnx]"',
         'pip install "cslr[parquet]"',
         "pip install 'cslr[flower]'",
         "cslr --install-completion",

@@ -21,7 +21,7 @@ def test_what_is_missing_comes_with_its_command(cslr, monkeypatch):
     def version(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(doctor.metadata, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     code, out, _ = cslr("doctor", "--no-self-test")
     assert code == 1
     assert "FAULT numpy: not installed." in out

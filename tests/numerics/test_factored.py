@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cslr.numerics.factored import FactoredCovariances, factored, membership
+from cslr.numerics.factored import FactoredCovariances, Groups, factored, grouped, membership
 
 R = 5
 
@@ -67,3 +67,38 @@ def test_directions_some_at_a_time_are_all_directions(monkeypatch):
     whole = factored(diagonal, *some_effects(3))
     monkeypatch.setattr("cslr.numerics.factored.NUMBERS", 1)
     np.testing.assert_array_equal(factored(diagonal, *some_effects(3)).core, whole.core)
+
+
+# -- disjoint groups ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("least", [1e-8, 0.1])
+@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "in any order"])
+def test_groups_give_what_they_would_give_as_factors(count, least, mixed):
+    rng = np.random.default_rng(1)
+    diagonal, vectors = rng.uniform(least, 1.0, (R, 12)), rng.standard_normal((R, 12))
+    of = np.array([0, 0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4])
+    of = rng.permutation(of) if mixed else of
+    amount, (effects, amounts) = rng.uniform(0.1, 3.0, R), some_effects(count)
+    found = grouped(diagonal, Groups(of), amount, effects, amounts)
+    expected = factored(diagonal, [*effects, membership(of)], [*amounts, amount])
+    for ours, theirs in (
+        (found.log_determinant, expected.log_determinant),
+        (found.solve(vectors), expected.solve(vectors)),
+        (found.diagonal_of_inverse(), expected.diagonal_of_inverse()),
+        (found.trace_of_groups(), expected.traces()[-1]),
+        (np.array(found.traces()), np.array(expected.traces()[:-1])),
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("size", [2, 8])
+def test_numbers_grow_with_groups_and_not_with_their_square(size):
+    def numbers_of(groups: int) -> int:
+        of = np.repeat(np.arange(groups), size)
+        effects, amounts = some_effects(1, len(of))
+        found = grouped(np.ones((R, len(of))), Groups(of), np.ones(R), effects, amounts)
+        return sum(array.size for array in vars(found).values() if isinstance(array, np.ndarray))
+
+    assert numbers_of(1024) < 2.01 * numbers_of(512)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from cslr.privacy import noise
 from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_for_sum
 
 KEY = bytes(range(32))
@@ -125,8 +128,92 @@ def test_the_same_key_gives_the_same_noise():
 
 def test_the_noise_of_a_key_never_changes():
     """A release that a crash interrupted gets its noise again even from a later version."""
-    noise = discrete_gaussian(1000.0, 6, KeyStream(KEY))
-    assert noise.tolist() == [1268, 189, 345, -313, -261, -374]
+    drawn = discrete_gaussian(1000.0, 6, KeyStream(KEY))
+    assert drawn.tolist() == [1268, 189, 345, -313, -261, -374]
+
+
+@pytest.mark.parametrize(
+    ("sigma", "digest"),
+    [
+        (1.0, "8d247da75a59da4b"),
+        (1.45, "762ba8745c39b6ca"),
+        (2.0, "fb3da2d1e01bc298"),
+        (47.7, "8b13c1968c7aa168"),
+        (1000.0, "d6cef28cd9b9052c"),
+        (FINE, "6a4565da0cdd2297"),
+        (1.45 * 2**20, "23eaf9ac104a6617"),
+        (2.0**40, "22fbb1f83c8873e1"),
+    ],
+)
+def test_many_draws_of_a_key_never_change(sigma, digest):
+    """Drawn before coins were decided in single precision first."""
+    stream = KeyStream(KEY)
+    drawn = [discrete_gaussian(sigma, size, stream) for size in (50_000, 7)]
+    found = hashlib.sha256(np.concatenate(drawn).astype("<i8").tobytes()).hexdigest()
+    assert found[:16] == digest
+
+
+class ChosenWords:
+    """A stream of words that were chosen."""
+
+    def __init__(self, words: np.ndarray) -> None:
+        self.left = words
+
+    def words(self, count: int) -> np.ndarray:
+        now, self.left = self.left[:count], self.left[count:]
+        return now
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.45, 5.5, 1000.0, FINE, 2.0**40])
+def test_a_coin_falls_as_its_exact_probability_says_however_close_its_word(sigma):
+    """Words about the probability, from one step away to beyond what single precision tells."""
+    rng = np.random.default_rng(4)
+    bits = max(1, round(math.log2(sigma)))
+    words = rng.integers(2**64, size=20_000, dtype=np.uint64)
+    reach = min(45 << bits, 2**46)
+    proposals = rng.integers(-reach, reach, size=20_000)
+    proposals[::2] = rng.normal(0, sigma, 10_000).astype(np.int64)
+    kinds = (
+        (partial(noise._survival, bits), words),
+        (
+            partial(noise._acceptance, sigma, bits),
+            proposals,
+        ),
+    )
+    for probability, numbers in kinds:
+        exact = probability(numbers, np.float64)
+        threshold = np.minimum(exact * 2.0**64, 2.0**64 - 2048).astype(np.uint64).astype(object)
+        away = rng.choice([-1, 0, 1, 2**20, -(2**44), 2**45, -(2**47), 2**49, -(2**52)], len(exact))
+        chosen = np.clip(threshold + away.astype(object), 0, 2**64 - 1).astype(np.uint64)
+        found = noise._coins(probability, numbers, ChosenWords(chosen))
+        np.testing.assert_array_equal(found, noise._happens(exact, chosen))
+        assert found.any()
+        assert not found.all()
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.45, 5.5, 1000.0, FINE, 1.4 * FINE, 2.0**40])
+def test_single_precision_is_far_closer_than_what_it_decides(sigma):
+    bits = max(1, round(math.log2(sigma)))
+    words = np.linspace(0, 2**64 - 2**12, 100_000).astype(np.uint64)
+    proposals = np.linspace(-(45 << bits), 45 << bits, 100_000).astype(np.int64)
+    kinds = (
+        (partial(noise._survival, bits), words),
+        (
+            partial(noise._acceptance, sigma, bits),
+            proposals,
+        ),
+    )
+    for probability, numbers in kinds:
+        off = probability(numbers, np.float32) - probability(numbers, np.float64)
+        assert np.abs(off).max() < 2.0**-19 == noise.CLOSE / 8
+
+
+def test_the_geometric_part_is_looked_up_as_it_is_counted():
+    edges = noise._GEOMETRIC[:, None] + np.array([-1, 0, 1]).astype(np.uint64)
+    many = np.random.default_rng(5).integers(2**64, size=100_000, dtype=np.uint64)
+    words = np.concatenate([edges.ravel(), many >> np.uint64(20), many])
+    above = (noise._GEOMETRIC[:, None] > words).sum(axis=0)
+    np.testing.assert_array_equal(noise._geometric(words), above)
 
 
 @settings(deadline=None)

@@ -42,6 +42,25 @@ def test_a_stacked_array_moves_as_it_would_alone():
     np.testing.assert_array_equal(stacked.parameters[0][2], alone.parameters[0])
 
 
+def moved(adam: Adam, steps: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """Where so many steps lead."""
+    for step in range(steps):
+        for ours, gradient in zip(adam.gradients, gradients(step, *shapes), strict=True):
+            ours[:] = gradient
+        adam.step()
+    return [array.copy() for array in adam.parameters]
+
+
+def test_after_a_restart_no_earlier_step_is_remembered():
+    shapes = ((4, 6), (3,))
+    used, start = Adam(gradients(1, *shapes), 1e-2), gradients(2, *shapes)
+    moved(used, 5, *shapes)
+    used.restart(start)
+    fresh = moved(Adam(start, 1e-2), 3, *shapes)
+    for one, other in zip(moved(used, 3, *shapes), fresh, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_without_a_gradient_nothing_moves_and_the_start_is_left_alone():
     (start,) = gradients(0, (5,))
     adam = Adam([start], 1.0)

@@ -97,14 +97,14 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
-def session(labels: int, tasks: int) -> Session:
-    """So many labels in each of so many tasks; nothing released yet."""
+def session(labels: int, tasks: int, modes: int = 1) -> Session:
+    """So many labels of so many modes in each of so many tasks; nothing released yet."""
     rng = np.random.default_rng(3)
     spread = np.linspace(1.0, 0.2, WIDTH)
     public = unit(rng.standard_normal((400, WIDTH)) * spread)
     texts = unit(rng.standard_normal((labels * tasks, WIDTH)) * spread)
     space = build_space(public, "synthetic", 8, 12, Seeds(3).at("space"))
-    modes = declare_modes(space, public, texts, 1, "labels", Seeds(3).at("modes"))
+    modes = declare_modes(space, public, texts, modes, "labels", Seeds(3).at("modes"))
     family = Family("classification", len(texts))
     told = Agreement(space, modes, ListLearner(), "signature", "shared", 3, CLIENTS, family)
     budget = Budget(4.0)
@@ -125,8 +125,8 @@ def examples(labels: int, task: int) -> Examples:
     return Examples(z, of_rows, np.ones(of_rows.shape, dtype=bool), tuple(range(CLIENTS)))
 
 
-def released(labels: int, tasks: int) -> Session:
-    found = session(labels, tasks)
+def released(labels: int, tasks: int, modes: int = 1) -> Session:
+    found = session(labels, tasks, modes)
     for task in range(tasks):
         held = [examples(labels, task)]
         found.release(task, asked(labels, task), StreamedCohort(held.__iter__))
@@ -160,7 +160,12 @@ def model(labels: int, tasks: int) -> Callable[[], object]:
     return released(labels, tasks).replay
 
 
-STEPS = (contribution, clip_bound, next_request, model)
+def model_of_two_modes(labels: int, tasks: int) -> Callable[[], object]:
+    """The model of all releases where every label has two modes."""
+    return released(labels, tasks, modes=2).replay
+
+
+STEPS = (contribution, clip_bound, next_request, model, model_of_two_modes)
 
 
 @cache
@@ -173,7 +178,9 @@ def test_64_labels_of_a_task_are_at_most_twice_the_work_of_32(step):
     assert_at_most_linear(measured(step, 32, 2), measured(step, 64, 2))
 
 
-@pytest.mark.parametrize("step", [next_request, model], ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    "step", [next_request, model, model_of_two_modes], ids=lambda step: step.__name__
+)
 def test_64_tasks_are_at_most_twice_the_work_of_32(step):
     assert_at_most_linear(measured(step, 2, 32), measured(step, 2, 64))
 

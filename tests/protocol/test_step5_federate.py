@@ -145,6 +145,20 @@ def test_a_device_alone_computes_what_a_stack_of_clients_computes(world, told, r
         np.testing.assert_allclose(local_updates(alone, told)[0], together[client], atol=1e-4)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("last_layer", [False, True])
+def test_how_many_clients_are_trained_at_a_time_does_not_matter(
+    world, told, remembered, loss, last_layer, monkeypatch
+):
+    told = told(replay=remembered, teacher=head_of(seed=1), loss=loss, last_layer=last_layer)
+    examples = world.examples(1)
+    together = local_updates(examples, told)
+    size = together.shape[1]
+    for clients in (1, 3, len(together) - 1):
+        monkeypatch.setattr("cslr.protocol.step5_federate.NUMBERS", clients * size)
+        np.testing.assert_allclose(local_updates(examples, told), together, rtol=0, atol=1e-6)
+
+
 def test_what_stands_in_the_padding_does_not_matter(world, told):
     examples = world.examples(1)
     assert not examples.mask.all()

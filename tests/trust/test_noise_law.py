@@ -129,51 +129,35 @@ def test_the_low_bits_of_wide_noise_are_uniform(card):
 # -- the coins, bit by bit ------------------------------------------------------------------------
 
 
-class Words:
-    """A stream of words that were chosen."""
-
-    def __init__(self, words: np.ndarray) -> None:
-        self.chosen = words
-
-    def words(self, count: int) -> np.ndarray:
-        return self.chosen[:count]
-
-
 def ways(probability: np.ndarray) -> np.ndarray:
     """For how many of the 2⁶⁴ words a coin falls on its side, found by bisection."""
-    happens = noise._happens
     found = np.zeros(len(probability), dtype=np.uint64)
     for bit in range(63, -1, -1):
         more = found + np.uint64(1 << bit)
-        found = np.where(happens(probability, Words(more - np.uint64(1))), more, found)
+        found = np.where(noise._happens(probability, more - np.uint64(1)), more, found)
     last = np.full(len(found), 2**64 - 1, dtype=np.uint64)
-    return found.astype(object) + happens(probability, Words(last)).astype(object)
+    return found.astype(object) + noise._happens(probability, last).astype(object)
 
 
-def weights_of(sigma: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What the sampler as it is gives to |x| = 0, 1, …: products of whole numbers of words."""
+def weights_of(sigma: float) -> list[int]:
+    """What the sampler gives to |x| = 0, 1, …: products of whole numbers of words.
+
+    That every coin falls as its exact probability says is in tests/privacy/test_noise.py.
+    """
     bits = max(1, round(math.log2(sigma)))
-    coins: list[np.ndarray] = []
-    with monkeypatch.context() as patch:
-        coin = noise._happens
-        patch.setattr(noise, "_happens", lambda p, stream: coins.append(p) or np.ones(len(p), bool))
-        lows = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
-        noise._discrete_laplace(bits, len(lows), Words(lows))
-        every = np.arange(45 << bits)
-        patch.setattr(noise, "_discrete_laplace", lambda *_: every)
-        discrete_gaussian(sigma, len(every), KeyStream(bytes(32)))
-        patch.setattr(noise, "_happens", coin)
-        keep, accept = (ways(each).tolist() for each in coins)
+    lows = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
+    keep = ways(noise._survival(bits, lows, np.float64)).tolist()
+    accept = ways(noise._acceptance(sigma, bits, np.arange(45 << bits), np.float64)).tolist()
     reaches = [2**64, *noise._GEOMETRIC[::-1].tolist(), 0]  # words for which the high part is ≥ j
     high = [here - further for here, further in pairwise(reaches)]
     return [keep[x % 2**bits] * high[x >> bits] * accept[x] for x in range(len(accept))]
 
 
-def test_a_draw_is_within_two_to_the_minus_48_of_the_exact_law(monkeypatch, card):
+def test_a_draw_is_within_two_to_the_minus_48_of_the_exact_law(card):
     """No sampling here: the 64-bit coins are counted, and compared with the law in 60 digits."""
     worst = mpmath.mpf(0)
     for sigma in (1.0, 1.5, 5.5, 64.0, 1000.0):
-        ours = weights_of(sigma, monkeypatch)
+        ours = weights_of(sigma)
         with mpmath.workdps(60):
             nome = mpmath.exp(-1 / (2 * mpmath.mpf(sigma) ** 2))
             whole = mpmath.jtheta(3, 0, nome)

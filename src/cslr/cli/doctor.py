@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from typing import Annotated, Final
 
 import typer
@@ -27,6 +26,7 @@ _PARTS: Final = (
     ("numpy", "the base install"),
     ("torch", "pip install 'cslr[text]'; encoders run on it"),
     ("sentence-transformers", "pip install 'cslr[text]'; texts are encoded with it"),
+    ("onnxruntime", "pip install 'cslr[onnx]'; only for encoders named +onnx"),
     ("pyarrow", "pip install 'cslr[parquet]'; only for Parquet files"),
     ("datasets", "pip install 'cslr[hub]'; only for `cslr data fetch`"),
 )
@@ -90,6 +90,8 @@ def _versions() -> Finding:
 
 
 def _part(name: str, fix: str) -> Finding:
+    from importlib import metadata
+
     needed = name == "numpy"
     try:
         return Finding(name, True, metadata.version(name), needed=needed)

@@ -59,8 +59,8 @@ def run_command(
     encoder: Annotated[
         _Text,
         _first(
-            "minilm, mpnet, a local directory, or a hub name; tagging: minilm+layer-2 takes the "
-            "word vectors from that hidden layer."
+            "minilm, mpnet, a local directory, or a hub name; minilm+onnx runs in ONNX Runtime; "
+            "tagging: minilm+layer-2 takes the word vectors from that hidden layer."
         ),
     ] = None,
     epsilon: Annotated[

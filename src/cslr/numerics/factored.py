@@ -7,19 +7,37 @@ In each of r directions
 so by Woodbury's identity C⁻¹ = D⁻¹ − D⁻¹ U P Uᵀ D⁻¹ with P = A^½ M⁻¹ A^½ and
 M = I + A^½ Uᵀ D⁻¹ U A^½, and log|C| = log|D| + log|M|. A direction costs K q² + q³ where a dense
 inverse costs K³; with one effect that all values share, q = 1.
+
+Where values are in g groups and none is in two, each group with an effect of its own, those effects
+need not be among the factors: with B = D + a G Gᵀ in place of D, where G (K, g) has ones where a
+value belongs to a group,
+
+    B⁻¹ = D⁻¹ − D⁻¹ G W Gᵀ D⁻¹,   W = a / (1 + a s) diagonal, s = Gᵀ D⁻¹ 1
+
+(Sherman and Morrison, group by group), and a direction costs K q² + q³ however many groups there
+are; among the factors they would cost K g² + g³.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 
-__all__ = ["FactoredCovariances", "factored", "membership"]
+__all__ = [
+    "FactoredCovariances",
+    "GroupedCovariances",
+    "Groups",
+    "factored",
+    "grouped",
+    "membership",
+]
 
 NUMBERS: Final = 1 << 21
 """Held at once while factors are added up: bounds memory, however many the directions are."""
@@ -53,10 +71,7 @@ class FactoredCovariances:
 
     def traces(self) -> list[FloatArray]:
         """For each effect (r,) tr(C⁻¹ Z Zᵀ), Z its columns of U."""
-        seen = self.within - self.within @ self.core @ self.within
-        diagonal = np.diagonal(seen, axis1=-2, axis2=-1)  # (r, q)
-        spans = zip(self.ends[:-1], self.ends[1:], strict=True)
-        return [diagonal[:, begin:end].sum(axis=1) for begin, end in spans]
+        return _traces_of(self.within, self.core, self.ends)
 
 
 def membership(group: IntArray) -> FloatArray:
@@ -69,10 +84,7 @@ def factored(
     diagonal: FloatArray, effects: Sequence[FloatArray], amounts: Sequence[FloatArray]
 ) -> FactoredCovariances:
     """C of a diagonal (r, K) and effects: factors (K, ·) of each, and its variance (r,)."""
-    counts = np.array([factors.shape[1] for factors in effects], dtype=np.int64)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    values, q = diagonal.shape[1], int(ends[-1])
-    together = np.concatenate([np.zeros((values, 0)), *effects], axis=1)
+    together, ends = _side_by_side(diagonal.shape[1], effects)
     precision = 1.0 / diagonal
     within = np.concatenate(
         [
@@ -80,15 +92,152 @@ def factored(
             for some in _pieces(len(diagonal), together.size)
         ]
     )
-    each = np.stack([np.zeros(len(diagonal)), *amounts], axis=1)[:, 1:]  # there may be none
-    root = np.sqrt(np.repeat(each, counts, axis=1))  # (r, q)
-    scaled = root[:, :, None] * within * root[:, None, :] + np.eye(q)
-    core = root[:, :, None] * np.linalg.inv(scaled) * root[:, None, :]
-    log_determinant = np.log(diagonal).sum(axis=1) + np.linalg.slogdet(scaled)[1]
+    core, log_capacitance = _capacitance(within, ends, amounts)
+    log_determinant = np.log(diagonal).sum(axis=1) + log_capacitance
     return FactoredCovariances(together, ends, precision, within, core, log_determinant)
+
+
+def _side_by_side(values: int, effects: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
+    """(K, q) the factors of all effects, and (effects + 1,) where the columns of each begin."""
+    counts = np.array([factors.shape[1] for factors in effects], dtype=np.int64)
+    together = np.concatenate([np.zeros((values, 0)), *effects], axis=1)
+    return together, np.concatenate([[0], np.cumsum(counts)])
+
+
+def _capacitance(
+    within: FloatArray, ends: IntArray, amounts: Sequence[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """P (r, q, q) and log|M| (r,) of Uᵀ D⁻¹ U (r, q, q) and each effect's variance (r,)."""
+    directions, q = within.shape[:2]
+    each = np.stack([np.zeros(directions), *amounts], axis=1)[:, 1:]  # there may be none
+    root = np.sqrt(np.repeat(each, np.diff(ends), axis=1))  # (r, q)
+    scaled = root[:, :, None] * within * root[:, None, :] + np.eye(q)
+    core: FloatArray = root[:, :, None] * np.linalg.inv(scaled) * root[:, None, :]
+    return core, np.linalg.slogdet(scaled)[1]
+
+
+def _traces_of(within: FloatArray, core: FloatArray, ends: IntArray) -> list[FloatArray]:
+    """For each effect (r,) the trace of its columns of Uᵀ C⁻¹ U."""
+    seen = within - within @ core @ within
+    diagonal = np.diagonal(seen, axis1=-2, axis2=-1)  # (r, q)
+    spans = pairwise(ends)
+    return [diagonal[:, begin:end].sum(axis=1) for begin, end in spans]
 
 
 def _pieces(directions: int, numbers: int) -> Iterator[slice]:
     """Some directions at a time, each of which needs so many numbers."""
     some = max(1, NUMBERS // max(numbers, 1))
     return (slice(begin, begin + some) for begin in range(0, directions, some))
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which values share an effect, where none has two of its groups."""
+
+    of: IntArray  # (K,) the group of each value, from 0 on; none is empty
+
+    @cached_property
+    def count(self) -> int:
+        """g."""
+        return int(self.of.max()) + 1
+
+    def sums(self, values: FloatArray, axis: int = -1) -> FloatArray:
+        """Sums over the values of each group: g numbers in place of K along an axis."""
+        order, begin = self._order
+        if order is not None:
+            values = np.take(values, order, axis=axis)
+        added: FloatArray = np.add.reduceat(values, begin, axis=axis)
+        return added
+
+    @cached_property
+    def _order(self) -> tuple[IntArray | None, IntArray]:
+        """The values group by group, None if they stand so already, and where groups begin."""
+        order = np.argsort(self.of, kind="stable")
+        begin = np.searchsorted(self.of[order], np.arange(self.count))
+        return (None if (np.diff(order) > 0).all() else order), begin
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedCovariances:
+    """r covariances, inverted group by group."""
+
+    groups: Groups
+    factors: FloatArray  # (K, q) U
+    ends: IntArray  # (effects + 1,) effect e has the columns of U from ends[e] to ends[e + 1]
+    precision: FloatArray  # (r, K) 1 / D
+    kept: FloatArray  # (r, g) 1 / (1 + a s)
+    taken: FloatArray  # (r, g) W
+    within: FloatArray  # (r, q, q) Uᵀ B⁻¹ U
+    core: FloatArray  # (r, q, q)
+    log_determinant: FloatArray  # (r,)
+
+    def solve(self, vectors: FloatArray) -> FloatArray:
+        """(r, K) C⁻¹ v of vectors (r, K)."""
+        solved = self._group_by_group(vectors)
+        inner = np.matmul(self.core, (solved @ self.factors)[..., None])[..., 0]  # (r, q)
+        both: FloatArray = solved - self._group_by_group(inner @ self.factors.T)
+        return both
+
+    def diagonal_of_inverse(self) -> FloatArray:
+        """(r, K) the diagonal of C⁻¹."""
+        return self._diagonals[0]
+
+    def traces(self) -> list[FloatArray]:
+        """For each effect of U (r,) tr(C⁻¹ Z Zᵀ), Z its columns of U."""
+        return _traces_of(self.within, self.core, self.ends)
+
+    def trace_of_groups(self) -> FloatArray:
+        """(r,) tr(C⁻¹ G Gᵀ)."""
+        return self._diagonals[1]
+
+    @cached_property
+    def _diagonals(self) -> tuple[FloatArray, FloatArray]:
+        """(r, K) the diagonal of C⁻¹, and (r,) the trace of Gᵀ C⁻¹ G."""
+        of, precision = self.groups.of, self.precision
+        diagonal = precision - np.square(precision) * self.taken[:, of]
+        trace = (self.groups.sums(precision) * self.kept).sum(axis=1)
+        for some, scaled, sums in _solved_columns(precision, self.factors, self.groups):
+            columns = scaled - precision[some, :, None] * (self.taken[some, :, None] * sums)[:, of]
+            diagonal[some] -= ((columns @ self.core[some]) * columns).sum(axis=-1)
+            shared = self.kept[some, :, None] * sums
+            trace[some] -= ((shared @ self.core[some]) * shared).sum(axis=(1, 2))
+        return diagonal, trace
+
+    def _group_by_group(self, vectors: FloatArray) -> FloatArray:
+        """(r, K) B⁻¹ v of vectors (r, K)."""
+        scaled = self.precision * vectors
+        shared = (self.taken * self.groups.sums(scaled))[:, self.groups.of]
+        solved: FloatArray = scaled - self.precision * shared
+        return solved
+
+
+def grouped(
+    diagonal: FloatArray,
+    groups: Groups,
+    amount: FloatArray,
+    effects: Sequence[FloatArray],
+    amounts: Sequence[FloatArray],
+) -> GroupedCovariances:
+    """C of a diagonal (r, K), groups with a variance (r,), and effects as of ``factored``."""
+    factors, ends = _side_by_side(diagonal.shape[1], effects)
+    precision = 1.0 / diagonal
+    loaded = 1.0 + amount[:, None] * groups.sums(precision)  # (r, g) 1 + a s
+    taken = amount[:, None] / loaded
+    within = np.empty((len(diagonal), factors.shape[1], factors.shape[1]))
+    for some, scaled, sums in _solved_columns(precision, factors, groups):
+        shared = np.swapaxes(sums, 1, 2) @ (taken[some, :, None] * sums)
+        within[some] = factors.T @ scaled - shared
+    core, log_capacitance = _capacitance(within, ends, amounts)
+    log_determinant = np.log(diagonal).sum(axis=1) + np.log(loaded).sum(axis=1) + log_capacitance
+    return GroupedCovariances(
+        groups, factors, ends, precision, 1.0 / loaded, taken, within, core, log_determinant
+    )
+
+
+def _solved_columns(
+    precision: FloatArray, factors: FloatArray, groups: Groups
+) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    """Some directions s at a time: D⁻¹ U (s, K, q) and Gᵀ D⁻¹ U (s, g, q)."""
+    for some in _pieces(len(precision), factors.size):
+        scaled = precision[some, :, None] * factors
+        yield some, scaled, groups.sums(scaled, axis=1)

@@ -14,13 +14,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from cslr.arrays import BoolArray, IntArray
+from cslr.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "MOST_SIGMA",
@@ -39,6 +41,15 @@ _GEOMETRIC: Final = np.array(
 )[::-1]
 """⌊2⁶⁴ e⁻ʲ⌋ for j = 44 … 1: how many lie above a 64-bit word is geometric(1 − 1/e)."""
 
+CLOSE: Final = 2.0**-16
+"""A coin whose word is nearer to its probability than this is decided in double precision."""
+
+BLOCK: Final = 1 << 15
+"""Numbers that are computed at a time."""
+
+Words: TypeAlias = NDArray[np.uint64]
+Kind: TypeAlias = type[np.float32] | type[np.float64]
+
 
 class KeyStream:
     """64-bit words of AES-256-CTR under one key. The same key gives the same words."""
@@ -48,9 +59,10 @@ class KeyStream:
             raise ValueError(f"key must have 32 bytes, not {len(key)}")
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
-    def words(self, count: int) -> NDArray[np.uint64]:
+    def words(self, count: int) -> Words:
         """The next ``count`` words."""
-        return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8").astype(np.uint64)
+        stream = self._cipher.update(bytes(8 * count))
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
 
 def key_for_sum(key: bytes, total: IntArray) -> bytes:
@@ -78,12 +90,12 @@ def discrete_gaussian(sigma: float, size: int, stream: KeyStream) -> IntArray:
     if sigma > MOST_SIGMA:
         raise ValueError(f"sigma must be at most 2^40 grid steps, not {sigma}")
     bits = max(1, round(math.log2(sigma)))
+    accepts = partial(_acceptance, sigma, bits)
     drawn: list[IntArray] = []
     missing = size
     while missing:
         proposals = _discrete_laplace(bits, 2 * missing + 64, stream)
-        excess = (np.abs(proposals) - sigma**2 / 2**bits) / sigma
-        accepted = proposals[_happens(np.exp(-0.5 * excess**2), stream)][:missing]
+        accepted = np.compress(_coins(accepts, proposals, stream), proposals)[:missing]
         drawn.append(accepted)
         missing -= len(accepted)
     return np.concatenate(drawn) if drawn else np.zeros(0, dtype=np.int64)
@@ -92,23 +104,89 @@ def discrete_gaussian(sigma: float, size: int, stream: KeyStream) -> IntArray:
 def _discrete_laplace(bits: int, candidates: int, stream: KeyStream) -> IntArray:
     """P[x] ∝ exp(−|x| / 2^bits): about 0.6 of ``candidates`` survive."""
     words = stream.words(candidates)
-    low = (words >> np.uint64(64 - bits)).astype(np.int64)
-    keep = _happens(np.exp(-low / 2.0**bits), stream)
-    low, words = low[keep], words[keep]
-    high = len(_GEOMETRIC) - np.searchsorted(_GEOMETRIC, stream.words(len(low)), side="right")
-    size = low + (high.astype(np.int64) << bits)
-    negative = (words & np.uint64(1)).astype(bool)
-    # Both signs would count zero twice.
-    once = ~(negative & (size == 0))
-    signed: IntArray = np.where(negative, -size, size)[once]
-    return signed
+    words = np.compress(_coins(partial(_survival, bits), words, stream), words)
+    signed: IntArray = np.empty(len(words), dtype=np.int64)
+    once = np.empty(len(words), dtype=np.bool_)
+    for part in _blocks(len(words)):
+        size = (words[part] >> np.uint64(64 - bits)).view(np.int64)
+        size += _geometric(stream.words(len(size))) << bits
+        negative = (words[part] & np.uint64(1)).view(np.int64)
+        np.multiply(size, 1 - 2 * negative, out=signed[part])
+        # Both signs would count zero twice.
+        np.greater_equal(size, negative, out=once[part])
+    return signed if once.all() else np.compress(once, signed)
 
 
-def _happens(probability: NDArray[np.float64], stream: KeyStream) -> NDArray[np.bool_]:
-    """Independent coins, each decided by 64 bits of the stream."""
+def _survival(bits: int, words: Words, kind: Kind) -> FloatArray:
+    """exp(−x / 2^bits), x the first ``bits`` bits of each word."""
+    fraction: FloatArray = (words >> np.uint64(64 - bits)).view(np.int64).astype(kind)
+    fraction *= kind(-(2.0**-bits))
+    np.exp(fraction, out=fraction)
+    return fraction
+
+
+def _acceptance(sigma: float, bits: int, proposals: IntArray, kind: Kind) -> FloatArray:
+    """exp(−(|x| − σ² / 2^bits)² / 2σ²) of each proposal x."""
+    excess: FloatArray = np.abs(proposals).astype(kind)
+    excess -= kind(sigma**2 / 2**bits)
+    excess /= kind(sigma)
+    excess *= excess
+    excess *= kind(-0.5)
+    np.exp(excess, out=excess)
+    return excess
+
+
+def _coins(
+    probability: Callable[[Any, Kind], FloatArray], numbers: Words | IntArray, stream: KeyStream
+) -> BoolArray:
+    """Independent coins with the probabilities of ``numbers``, each decided by 64 bits.
+
+    In single precision a probability is within 2⁻¹⁹ of its value. That decides every coin whose
+    word is farther than ``CLOSE`` from it; the others, one in 30,000, are decided in double
+    precision, so all fall as they would if all were.
+    """
+    happens = np.empty(len(numbers), dtype=np.bool_)
+    for part in _blocks(len(numbers)):
+        words = stream.words(len(numbers[part]))
+        above = probability(numbers[part], np.float32)
+        above -= (words >> np.uint64(40)).view(np.int64).astype(np.float32) * np.float32(2**-24)
+        here = np.greater(above, 0.0, out=happens[part])
+        close = np.flatnonzero(np.abs(above) < CLOSE)
+        here[close] = _happens(probability(numbers[part][close], np.float64), words[close])
+    return happens
+
+
+def _happens(probability: FloatArray, words: Words) -> BoolArray:
+    """Whether each coin falls on its side, decided by a word of its own."""
     threshold = np.minimum(probability * 2.0**64, 2.0**64 - 2048)
     certain = probability >= 1.0
-    return (stream.words(len(probability)) < threshold.astype(np.uint64)) | certain
+    happens: BoolArray = (words < threshold.astype(np.uint64)) | certain
+    return happens
+
+
+def _geometric(words: Words) -> IntArray:
+    """P[x] = (1 − 1/e) e⁻ˣ: how many of ``_GEOMETRIC`` lie above each word."""
+    found = _by_first_bits()[(words >> np.uint64(48)).view(np.int64)]
+    unclear = np.flatnonzero(found < 0)
+    found[unclear] = _thresholds_above(words[unclear])
+    return found
+
+
+@cache
+def _by_first_bits() -> IntArray:
+    """(2¹⁶,) the value of all words that begin with these 16 bits; −1 where they differ."""
+    first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
+    least = _thresholds_above(first + np.uint64((1 << 48) - 1))
+    return np.where(_thresholds_above(first) == least, least, -1)
+
+
+def _thresholds_above(words: Words) -> IntArray:
+    return len(_GEOMETRIC) - np.searchsorted(_GEOMETRIC, words, side="right").astype(np.int64)
+
+
+def _blocks(length: int) -> Iterator[slice]:
+    """So few numbers at a time that what is computed of them stays in the cache."""
+    return (slice(begin, begin + BLOCK) for begin in range(0, length, BLOCK))
 
 
 def poisson_cohort(clients: int, q: float, coins: KeyStream) -> BoolArray:

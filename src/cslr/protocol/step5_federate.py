@@ -6,13 +6,14 @@ releases like any other.
 
     L_total = L_task(D_i; θ) + λ L_replay(Q; θ)
 
-All clients of a cohort are trained at once: their heads are stacked, and no operation mixes two.
+Some clients of a cohort are trained at once: their heads are stacked, and no operation mixes two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,6 +35,8 @@ TEMPERATURE: Final = 0.2
 """Of the contrastive loss."""
 SILENT: Final = -1e4
 """Score of a label that no task has shown yet."""
+NUMBERS: Final = 1 << 18
+"""Weights of the clients that are trained together, so that all their steps stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,33 +82,28 @@ def applied(head: Head, update: FloatArray, training: LocalTraining) -> Head:
 
 def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
     """(b, D) the differences after STEPS steps of Adam; zero for a client without rows."""
-    b = len(examples.clients)
     rows = _drawn_rows(examples, training.seeds)  # (STEPS, b, ROWS)
-    clients = np.arange(b)[:, None]
     y = examples.targets
     if y is None:
         y = label_targets(examples.labels.ravel(), training.family.labels)
         y = y.reshape(*examples.labels.shape, -1)
-    heads = _Heads.of(training, b)
-    start = [array.copy() for array in heads.adam.parameters]
     has_rows: FloatArray = np.asarray(examples.mask.any(axis=1), dtype=np.float32)
     replay = _Replay.of(training)
-    for step, chosen in enumerate(rows):
-        for gradient in heads.adam.gradients:
-            gradient[:] = 0.0
-        z = np.ascontiguousarray(examples.z[clients, chosen], dtype=np.float32)
-        wanted = np.ascontiguousarray(y[clients, chosen], dtype=np.float32)
-        hidden, scores = heads.forward(z)
-        slope = cross_entropy_slope(scores, wanted, training.family.sigmoid)
-        heads.add_gradients(z, hidden, slope, has_rows)
-        if replay is not None:
-            replay.add_gradients(heads, step, np.float32(training.weight) * has_rows)
-        heads.adam.step()
-    moved = [
-        (array - before).reshape(b, -1) * has_rows[:, None]
-        for array, before in zip(heads.adam.parameters, start, strict=True)
-    ]
-    return np.concatenate(moved, axis=1).astype(np.float64)
+    size = sum(vars(training.head)[name].size for name in training.parts)
+    updates: FloatArray = np.empty((len(rows[0]), size))
+    together = max(1, min(NUMBERS // size, len(updates)))
+    heads = _Heads.of(training, together)
+    for begin in range(0, len(updates), together):
+        some = slice(begin, begin + together)
+        clients = np.arange(len(updates))[some, None]
+        if len(clients) < together:
+            heads = _Heads.of(training, len(clients))
+        z = np.asarray(examples.z[clients, rows[:, some]], dtype=np.float32)
+        wanted = np.asarray(y[clients, rows[:, some]], dtype=np.float32)
+        heads.train(training, replay, z, wanted, has_rows[some])
+        heads.differences(updates[some])
+    updates[has_rows == 0] = 0.0
+    return updates
 
 
 def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
@@ -114,7 +112,7 @@ def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
     for i, client in enumerate(examples.clients):
         mine = np.flatnonzero(examples.mask[i])
         if mine.size:
-            drawn[:, i] = seeds.at("client", client).choice(mine, size=(STEPS, ROWS))
+            drawn[:, i] = mine[seeds.at("client", client).integers(mine.size, size=(STEPS, ROWS))]
     return drawn
 
 
@@ -122,9 +120,10 @@ def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
 class _Heads:
     """The heads of b clients; layers that are not trained are one array for all of them."""
 
+    start: tuple[FloatArray, ...]
     adam: Adam
     fixed: tuple[FloatArray, ...]  # the first layer, where the last alone is trained
-    silent: BoolArray  # (o,) outputs about labels that no task has shown yet
+    silent: IntArray  # outputs about labels that no task has shown yet
 
     @classmethod
     def of(cls, training: LocalTraining, b: int) -> _Heads:
@@ -132,10 +131,36 @@ class _Heads:
         own = [np.broadcast_to(arrays[name], (b, *arrays[name].shape)) for name in training.parts]
         fixed = [arrays[name] for name in arrays if name not in training.parts]
         return cls(
+            tuple(own),
             Adam(own, training.learning_rate),
             tuple(np.asarray(array, dtype=np.float32) for array in fixed),
-            ~training.heard[training.family.label_of_output()],
+            np.flatnonzero(~training.heard[training.family.label_of_output()]),
         )
+
+    def train(
+        self,
+        training: LocalTraining,
+        replay: _Replay | None,
+        z: FloatArray,
+        wanted: FloatArray,
+        has_rows: FloatArray,
+    ) -> None:
+        """From the start, on rows (STEPS, b, ROWS, d) with targets (STEPS, b, ROWS, o)."""
+        self.adam.restart(self.start)
+        for step in range(STEPS):
+            hidden, scores = self.forward(z[step])
+            slope = cross_entropy_slope(scores, wanted[step], training.family.sigmoid)
+            self.add_gradients(z[step], hidden, slope, has_rows, first=True)
+            if replay is not None:
+                replay.add_gradients(self, step, np.float32(training.weight) * has_rows)
+            self.adam.step()
+
+    def differences(self, updates: FloatArray) -> None:
+        """Fill (b, D) with how far the heads are from their start."""
+        end = 0
+        for reached, first in zip(self.adam.parameters, self.start, strict=True):
+            begin, end = end, end + first[0].size
+            updates[:, begin:end] = (reached - first).reshape(len(updates), -1)
 
     @property
     def _arrays(self) -> list[FloatArray]:
@@ -149,28 +174,50 @@ class _Heads:
         np.maximum(hidden, 0.0, out=hidden)
         scores = hidden @ weights2
         scores += bias2[..., None, :]
-        scores[..., self.silent] = SILENT
+        if self.silent.size:
+            scores[..., self.silent] = SILENT
         return hidden, scores
 
     def add_gradients(
-        self, z: FloatArray, hidden: FloatArray, slope: FloatArray, weights: FloatArray
+        self,
+        z: FloatArray,
+        hidden: FloatArray,
+        slope: FloatArray,
+        weights: FloatArray,
+        first: bool = False,
     ) -> None:
-        """Those of clients' losses, weighted (b,), whose gradient by scores is (b, n, o)."""
-        slope[..., self.silent] = 0.0
+        """Those of clients' losses, weighted (b,), whose gradient by scores is (b, n, o).
+
+        first: in place of what was added in the step before.
+        """
+        if self.silent.size:
+            slope[..., self.silent] = 0.0
         slope *= weights[:, None, None]
         *_, to_weights2, to_bias2 = self.adam.gradients
-        to_weights2 += np.swapaxes(hidden, -1, -2) @ slope
-        to_bias2 += slope.sum(axis=-2)
+        _add(np.matmul, (np.swapaxes(hidden, -1, -2), slope), to_weights2, first)
+        _add(np.add.reduce, (slope, -2), to_bias2, first)
         if not self.fixed:
             weights2 = self.adam.parameters[2]
-            self.add_below(z, hidden, slope @ np.swapaxes(weights2, -1, -2))
+            self.add_below(z, hidden, slope @ np.swapaxes(weights2, -1, -2), first)
 
-    def add_below(self, z: FloatArray, hidden: FloatArray, below: FloatArray) -> None:
+    def add_below(
+        self, z: FloatArray, hidden: FloatArray, below: FloatArray, first: bool = False
+    ) -> None:
         """Those of the first layer, for a gradient by hidden units (b, n, h)."""
         to_weights1, to_bias1, *_ = self.adam.gradients
         below *= hidden > 0
-        to_weights1 += np.swapaxes(z, -1, -2) @ below
-        to_bias1 += below.sum(axis=-2)
+        _add(np.matmul, (np.swapaxes(z, -1, -2), below), to_weights1, first)
+        _add(np.add.reduce, (below, -2), to_bias1, first)
+
+
+def _add(
+    function: Callable[..., Any], given: tuple[Any, ...], total: FloatArray, first: bool
+) -> None:
+    """What a function gives, added to a total, or written there if it is the first."""
+    if first:
+        function(*given, out=total)
+    else:
+        total += function(*given)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from cslr.text.cache import EmbeddingCache
 from cslr.text.embed import Recipe, are_independent, embed_rows, unit_rows
 from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, find_model, load_model, model_id
+from cslr.text.onnx_encoder import OnnxEncoder
 from cslr.text.spacing import spaced
 from cslr.text.stand_ins import Derived, derived
 from cslr.text.words import TokenEncoder, load_token_encoder
@@ -58,12 +59,15 @@ def load_encoder(name: str = "minilm") -> Encoder:
     existing directory is a model in sentence-transformers' layout, and ``org/name`` is fetched from
     the hub at first use. ``minilm+rotated`` is a stand-in made of the first, see ``stand_ins``, and
     so is ``minilm+layer-3``, the mean of a text's words in the third layer from the end.
+    ``minilm+onnx`` is the first in ONNX Runtime, see ``onnx_encoder``.
     """
     base, plus, change = name.rpartition("+")
     if plus and not Path(name).expanduser().is_dir():
         layer = _LAYER.fullmatch(change)
         if layer is not None:
             return WordMeans(load_token_encoder(base, int(layer[1])))
+        if change == "onnx":
+            return OnnxEncoder(find_model(base))
         return derived(load_encoder(base), change)
     source = find_model(name)
     return SentenceEncoder(source, id=model_id(source))

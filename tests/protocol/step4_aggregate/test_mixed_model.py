@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
+from cslr.numerics.factored import Groups, membership
 from cslr.protocol.step4_aggregate.mixed_model import (
     CONTRAST_UNSURE,
     LEAST_NOISE,
     SCALE_DECADES,
     Effect,
     _Model,
+    _shared,
     model_facts,
     posterior_means,
 )
@@ -100,7 +102,7 @@ def model_of(observed, variance, prior, effects) -> _Model:
         observed.T,
         prior.T,
         variance,
-        [effect.of(np.ones(len(prior), dtype=np.bool_)) for effect in effects],
+        _shared(effects, np.ones(len(prior), dtype=np.bool_)),
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )
@@ -251,3 +253,42 @@ def test_no_scale_leaves_its_usual_size_by_more_than_a_factor_of_a_hundred(size,
     own = Effect(np.arange(40), np.ones(400), 0.2)
     model = model_of(observed, np.full(40, 1e-8), np.zeros((40, 400)), [own])
     np.testing.assert_allclose(np.exp(model.likeliest()), 0.2 * factor, rtol=1e-6)
+
+
+def modes_of_labels(modes: int) -> list[Effect]:
+    """Three tasks of two labels, the same in all, with so many modes each."""
+    tasks, labels = np.repeat(TASKS, modes), np.repeat(LABELS, modes)
+    return [
+        Effect(np.zeros(K * modes, dtype=np.int64), SPECTRUM, 0.3),
+        Effect(2 * tasks + labels, SPECTRUM, 0.2),
+        Effect(np.arange(K * modes), SPECTRUM, 0.2),
+        Effect(labels, SPECTRUM, 0.1),
+        Effect(tasks, SPECTRUM, 0.4),
+    ]
+
+
+def test_several_modes_of_a_label_are_groups_and_no_factors():
+    seen = np.ones(2 * K, dtype=np.bool_)
+    kinds = [type(each).__name__ for each in _shared(modes_of_labels(2), seen)]
+    assert kinds == ["ndarray", "Groups", "NoneType", "ndarray", "ndarray"]
+    one_mode = [type(each).__name__ for each in _shared(modes_of_labels(1), seen[:K])]
+    assert one_mode == ["ndarray", "NoneType", "NoneType", "ndarray", "ndarray"]
+
+
+@pytest.mark.parametrize("unseen", [0, 3])
+def test_groups_are_the_same_model_as_factors(unseen, monkeypatch):
+    """Means within 1e-5 of those with the groups among the factors: the search stops elsewhere."""
+    rng, effects = np.random.default_rng(6), modes_of_labels(3)
+    prior = rng.standard_normal((3 * K, R))
+    observed = prior + rng.standard_normal(R) + 0.4 * rng.standard_normal((3 * K, R))
+    variance = rng.uniform(0.01, 0.3, 3 * K)
+    variance[len(variance) - unseen :] = np.inf
+    found = posterior_means(observed, variance, prior, effects)
+
+    def as_factors(effects, seen):
+        found = [effect.of(seen) for effect in effects]
+        return [membership(each.of) if isinstance(each, Groups) else each for each in found]
+
+    monkeypatch.setattr("cslr.protocol.step4_aggregate.mixed_model._shared", as_factors)
+    expected = posterior_means(observed, variance, prior, effects)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)

@@ -17,16 +17,23 @@ Releases are seen with noise of known size, a mode not released yet with infinit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.factored import FactoredCovariances, factored, membership
+from cslr.numerics.factored import (
+    FactoredCovariances,
+    GroupedCovariances,
+    Groups,
+    factored,
+    grouped,
+    membership,
+)
 
 __all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
 
@@ -46,6 +53,9 @@ def model_facts() -> dict[str, object]:
     """The constants, for the plan: earlier releases move later prototypes by them, so a release
     can only be read again with the same ones."""
     return {**USUAL, "decades": SCALE_DECADES, "contrast": CONTRAST_UNSURE}
+
+
+_Covariances: TypeAlias = FactoredCovariances | GroupedCovariances
 
 
 @dataclass(frozen=True)
@@ -72,12 +82,12 @@ class Effect:
         np.add.at(sums, self.columns[seen], residual.T)
         return sums[self.columns]
 
-    def of(self, seen: BoolArray) -> FloatArray | None:
-        """(K', ·) its factors for the modes seen (K,); None: no two of them share it."""
+    def of(self, seen: BoolArray) -> FloatArray | Groups | None:
+        """Its factors (K', ·) or groups for the modes seen (K,); None: no two of them share it."""
         if self.factors is not None:
             return self.factors[seen]
-        columns = _numbered(self.group[seen])
-        return None if int(columns.max()) + 1 == len(columns) else membership(columns)
+        groups = Groups(_numbered(self.group[seen]))
+        return None if groups.count == len(groups.of) else groups
 
 
 def posterior_means(
@@ -95,7 +105,7 @@ def posterior_means(
         (observed - centre)[seen].T,
         (prior - centre)[seen].T,
         np.maximum(variance[seen], LEAST_NOISE),
-        [effect.of(seen) for effect in effects],
+        _shared(effects, seen),
         [effect.spectrum for effect in effects],
         np.log([effect.usual for effect in effects]),
     )
@@ -114,7 +124,8 @@ class _Model:
     y: FloatArray  # (r, K)
     x: FloatArray  # (r, K) the public contrast, of which β is the coefficient
     noise: FloatArray  # (K,)
-    factors: list[FloatArray | None]  # (K, ·) for each effect; None: every mode has its own
+    factors: list[FloatArray | Groups | None]
+    """(K, ·) for each effect; groups for one of them at most; None: every mode has its own."""
     spectra: list[FloatArray]  # (r,) for each effect
     usual: FloatArray  # log of the usual scale of each effect
 
@@ -131,20 +142,24 @@ class _Model:
         contrast = self._contrast(covariances)
         return contrast, covariances.solve(self.y - contrast * self.x)
 
-    def _covariances(self, log_scales: FloatArray) -> FactoredCovariances:
+    def _covariances(self, log_scales: FloatArray) -> _Covariances:
         """(r,) of what was released."""
         scales = np.exp(log_scales)
         diagonal = np.broadcast_to(self.noise, self.y.shape)
-        shared, amounts = [], []
+        shared, amounts, finest = [], [], None
         for scale, factors, spectrum in zip(scales, self.factors, self.spectra, strict=True):
             if factors is None:
                 diagonal = diagonal + (scale * spectrum)[:, None]
+            elif isinstance(factors, Groups):
+                finest = factors, scale * spectrum
             else:
                 shared.append(factors)
                 amounts.append(scale * spectrum)
-        return factored(diagonal, shared, amounts)
+        if finest is None:
+            return factored(diagonal, shared, amounts)
+        return grouped(diagonal, *finest, shared, amounts)
 
-    def _contrast(self, covariances: FactoredCovariances) -> float:
+    def _contrast(self, covariances: _Covariances) -> float:
         """β by generalised least squares, held near 1."""
         weighted = covariances.solve(self.x)
         held = 1.0 / CONTRAST_UNSURE**2
@@ -165,14 +180,55 @@ class _Model:
             + np.square(away).sum()
         )
         gradient = away / spread
-        alone = covariances.diagonal_of_inverse().sum(axis=1)
-        traces = iter(covariances.traces())
-        for i, (factors, spectrum) in enumerate(zip(self.factors, self.spectra, strict=True)):
-            trace = alone if factors is None else next(traces)
-            together = solved if factors is None else solved @ factors  # (r, ·)
-            fit = np.square(together).sum(axis=1)
+        each = zip(self.factors, self.spectra, self._traces(covariances), strict=True)
+        for i, (factors, spectrum, trace) in enumerate(each):
+            fit = np.square(_sums(solved, factors)).sum(axis=1)
             gradient[i] += 0.5 * np.exp(log_scales[i]) * (spectrum * (trace - fit)).sum()
         return float(loss), gradient
+
+    def _traces(self, covariances: _Covariances) -> Iterator[FloatArray]:
+        """For each effect (r,) tr(C⁻¹ Z Zᵀ), Z its factors."""
+        alone = covariances.diagonal_of_inverse().sum(axis=1)
+        others = iter(covariances.traces())
+        for factors in self.factors:
+            if factors is None:
+                yield alone
+            elif isinstance(factors, Groups) and isinstance(covariances, GroupedCovariances):
+                yield covariances.trace_of_groups()
+            else:
+                yield next(others)
+
+
+def _shared(effects: Sequence[Effect], seen: BoolArray) -> list[FloatArray | Groups | None]:
+    """Of each effect its factors, its groups, or None where no two of the modes seen (K,) share it.
+
+    Groups stay groups where those of all other effects consist of them, as tasks and labels do of
+    the modes of a label in a task: there are as many as labels, so they may not be factors.
+    """
+    found = [effect.of(seen) for effect in effects]
+    groupings = [each for each in found if isinstance(each, Groups)]
+    finest = [
+        one
+        for one in groupings
+        if one.count > 1 and all(_consists_of(other, one) for other in groupings)
+    ][:1]
+    return [
+        membership(each.of) if isinstance(each, Groups) and each not in finest else each
+        for each in found
+    ]
+
+
+def _sums(values: FloatArray, factors: FloatArray | Groups | None) -> FloatArray:
+    """(r, ·) of values (r, K), added up as an effect's factors say."""
+    if factors is None:
+        return values
+    return factors.sums(values) if isinstance(factors, Groups) else values @ factors
+
+
+def _consists_of(coarse: Groups, fine: Groups) -> bool:
+    """Whether every group of one is a union of groups of the other."""
+    pairs = np.unique(fine.of * coarse.count + coarse.of)
+    return len(pairs) == fine.count
 
 
 def _numbered(group: IntArray) -> IntArray:
