@@ -9,9 +9,9 @@ import pytest
 
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.resolution import (
-    EXPECTED,
     FEW_UNITS,
     LEAST_TIED,
+    MOST_NOISE,
     MOST_ROWS,
     TIED_NORM,
     Units,
@@ -55,7 +55,7 @@ def test_more_people_or_less_noise_release_a_matrix_in_more_directions():
 def test_directions_are_those_whose_entries_exceed_their_noise():
     units, fixed = Units(3_000, 1), plan(4.0, releases=9)
     noise = fixed.sigma * TIED_NORM * math.sqrt(9 / 2) / 3_000
-    expected = int((noise <= EXPECTED * VARIANCES).sum())
+    expected = int((noise <= MOST_NOISE * VARIANCES).sum())
     assert LEAST_TIED < expected < len(VARIANCES)
     assert resolve(units, fixed, 1, VARIANCES, True).tied == expected
 
