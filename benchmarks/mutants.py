@@ -17,10 +17,12 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -29,7 +31,6 @@ from mutations import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src/cslr")
-COPIED = ("src", "tests", "docs", "examples", "experiments", "pyproject.toml", "README.md")
 ROOMS = ("protocol", "runs")
 MANY = 6  # test files that import a module: more are left out, in the order of ``tests_of``
 PATIENCE = 4.0  # times the usual CPU time of the tests
@@ -39,7 +40,11 @@ NO_TESTS = 5  # the exit code of pytest when every test of a file is marked slow
 
 # Tests of a whole that see what a module of a room does, after its own tests.
 WHOLE = {
-    "protocol": ("tests/protocol/test_round.py", "tests/methods/test_method.py"),
+    "protocol": (
+        "tests/protocol/test_golden.py",
+        "tests/protocol/test_round.py",
+        "tests/methods/test_method.py",
+    ),
     "runs": ("tests/cli/test_main.py", "tests/cli/test_data.py"),
     "methods": ("tests/methods/test_method.py",),
 }
@@ -174,13 +179,11 @@ def _tree() -> Path:
     """The copy of the tree that belongs to this process, made when first asked for."""
     tree = Path(os.environ["CSLR_MUTANTS"]) / str(os.getpid())
     if not tree.exists():
-        for name in COPIED:
-            source, target = ROOT / name, tree / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, target)
+        listed = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+        for name in subprocess.check_output(listed, cwd=ROOT, text=True).splitlines():
+            if (ROOT / name).is_file():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, tree / name)
         mode = PycInvalidationMode.CHECKED_HASH  # a time stamp would miss a quick change
         compileall.compile_dir(tree / "src", quiet=2, invalidation_mode=mode)
     return tree
@@ -219,8 +222,10 @@ def main() -> int:
         os.environ["CSLR_MUTANTS"] = work
         if "text" not in asked.rooms:  # where a fault cannot reach what is kept
             os.environ["CSLR_TEST_EMBEDDINGS"] = f"{work}/embeddings"
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            base = dict(pool.map(usual, files, chunksize=1))
+        # Not multiprocessing.Pool: its workers are daemons, and tests start processes of their own.
+        fork = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(2, mp_context=fork) as pool:
+            base = dict(pool.map(usual, files))
             broken = [test for test, outcome in base.items() if outcome.noticed]
             if broken:
                 print("these tests fail without any fault: " + ", ".join(broken))
@@ -228,7 +233,7 @@ def main() -> int:
             spent = {m: sum(base[test].seconds for test in found) for m, found in tests.items()}
             jobs = [(mutant, GRACE + PATIENCE * spent[mutant.module]) for mutant in mutants]
             trials = []
-            for mutant, outcome in pool.imap(attempt, jobs):
+            for mutant, outcome in pool.map(attempt, jobs):
                 trials.append((mutant, outcome))
                 if not outcome.noticed:
                     print(f"survived: {mutant}", flush=True)

@@ -20,6 +20,7 @@ from cslr.config import Config
 from cslr.federation.simulation import Population
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
@@ -256,7 +257,8 @@ def enforced_ledger(tmp_path):
 def make_context_with(world):
     """A whole run of a method in the small world, settled and calibrated as a real one is.
 
-    ``make_context_with(keep, epsilon, q, cap, seed, family, method, head, **replay)``
+    ``make_context_with(keep, epsilon, q, cap, seed, family, method, head, **replay)``; constants of
+    the paper are given among ``replay``.
     """
 
     def make(
@@ -271,8 +273,9 @@ def make_context_with(world):
         **replay: object,
     ) -> MethodContext:
         known = METHODS[method]
-        settings = {"replay": {"dimension": 8, "anchors": 24, **replay}}
-        settings["head"] = {"samples": 40, **(head or {})}
+        paper = {name: replay.pop(name) for name in PaperConstants.model_fields if name in replay}
+        settings = {"replay": {"dimension": 8, **replay}, "head": head or {}}
+        settings["paper"] = {"m": 24, "n_r": 40, **paper}
         config = known.settled(Config.model_validate(settings))
         schedule = known.schedule(config) if known.reads == "privately" else Schedule()
         head_q = known.head_q or q

@@ -27,8 +27,8 @@ from pydantic import (
 )
 
 from cslr.errors import ConfigError
-from cslr.former_settings import RENAMED, current_settings, dotted, nested
 from cslr.paper_constants import THE_PAPERS, PaperConstants
+from cslr.setting_names import dotted, nested
 
 __all__ = [
     "Config",
@@ -295,11 +295,6 @@ class Config(_Section):
         changed = {n: v for n, v in constants.items() if v != getattr(THE_PAPERS, n)}
         return {**plain, "paper": changed} if changed else plain
 
-    @model_validator(mode="before")
-    @classmethod
-    def _current(cls, values: Any) -> Any:
-        return current_settings(values) if isinstance(values, Mapping) else values
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -356,9 +351,7 @@ def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
 
 def _validated(values: dict[str, Any], overrides: Mapping[str, Any], where: str) -> Config:
     try:
-        given = {RENAMED.get(name, name): value for name, value in dotted(values).items()}
-        chosen = {RENAMED.get(name, name): value for name, value in overrides.items()}
-        return Config.model_validate(nested({**given, **chosen}))
+        return Config.model_validate(nested({**dotted(values), **overrides}))
     except ValidationError as error:
         raise ConfigError(where + mistakes(error, Config)) from None
     except ValueError as error:

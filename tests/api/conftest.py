@@ -11,7 +11,7 @@ import pytest
 import cslr
 
 NAMES = np.array(["ant", "bee", "cat", "dog"])
-SMALL = {"replay.dimension": 16, "replay.anchors": 24, "head.samples": 50}
+SMALL = {"replay.dimension": 16, "paper.m": 24, "paper.n_r": 50}
 
 
 def near(centres: np.ndarray, kinds: np.ndarray, rng: np.random.Generator) -> np.ndarray:

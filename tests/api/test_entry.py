@@ -211,7 +211,7 @@ def test_weak_promises_and_few_public_rows_are_warned_of(arguments):
     with pytest.warns(UserWarning, match=r"delta = 0\.05 is not below 1/50"):
         cslr.learn(**arguments, delta=0.05, simulate=True)
     arguments["public"] = arguments["public"][:120]
-    arguments["settings"] = {"replay.anchors": 24, "replay.dimension": 64, "head.samples": 50}
+    arguments["settings"] = {"paper.m": 24, "replay.dimension": 64, "paper.n_r": 50}
     arguments["X"] = np.tile(arguments["X"], 4)
     arguments["public"] = np.tile(arguments["public"], 4)
     arguments["label_texts"] = {k: np.tile(v, 4) for k, v in arguments["label_texts"].items()}

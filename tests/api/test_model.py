@@ -156,7 +156,7 @@ def test_names_are_escaped_in_html(arguments):
 def test_a_run_of_the_program_is_loaded(cslr, tmp_path, stream, text):
     from cslr import load
 
-    more = ("--set", "head.samples=50", "--no-yardsticks", "--evaluate", "none")
+    more = ("--set", "paper.n_r=50", "--no-yardsticks", "--evaluate", "none")
     code, _, _ = cslr("run", "--stream", stream, "--run-dir", "run", "--seeds", "101,102", *more)
     assert code == 0
     first, second = load(tmp_path / "run"), load(tmp_path / "run", seed=102)
@@ -180,7 +180,7 @@ def test_a_run_of_the_program_is_loaded(cslr, tmp_path, stream, text):
 def test_a_method_without_head_is_not_loaded(cslr):
     from cslr import load
 
-    flags = ("--set", "head.samples=50", "--no-yardsticks", "--evaluate", "none")
+    flags = ("--set", "paper.n_r=50", "--no-yardsticks", "--evaluate", "none")
     code, _, _ = cslr("run", "--method", "zero-shot", "--run-dir", "run", *flags)
     assert code == 0
     with pytest.raises(RunDirectoryError, match="zero-shot, which stores no head"):

@@ -56,7 +56,7 @@ labels = ["praise", "blame"]
 name = "autumn"
 labels = ["order"]
 """
-SMALL = "yardsticks = false\n[replay]\ndimension = 16\n[head]\nsamples = 20\n"
+SMALL = "yardsticks = false\n[replay]\ndimension = 16\n[paper]\nn_r = 20\n"
 
 
 def public_lines() -> list[str]:

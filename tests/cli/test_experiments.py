@@ -25,10 +25,7 @@ pytestmark = [
     ),
 ]
 
-BASE = (
-    "base = { stream.clients = 12, replay.dimension = 8, replay.anchors = 20, "
-    "head.samples = SAMPLES }\n"
-)
+BASE = "base = { stream.clients = 12, replay.dimension = 8, paper.m = 20, paper.n_r = SAMPLES }\n"
 MAIN = (
     'title = "Main"\nreproduce = true\n[[part]]\n'
     + BASE.replace("SAMPLES", "20")

@@ -225,7 +225,7 @@ def test_enforced_privacy_keeps_one_ledger_and_refuses_a_second_run(cslr, tmp_pa
             ["--privacy", "enforced", "--federation", "f", "--method", "cslr-paper"],
             ["--head federated sends updates without noise"],
         ),
-        (["--set", "replay.clipping=separate"], ["the method decides it: remove it"]),
+        (["--set", "replay.clipping=separate"], ["unknown setting replay.clipping"]),
         (["--nonsense"], ["--nonsense"]),
     ],
 )
@@ -373,7 +373,7 @@ def test_help_teaches(cslr):
         assert word in out
 
 
-SMALL = "yardsticks = false\n[head]\nsamples = 20\n"
+SMALL = "yardsticks = false\n[paper]\nn_r = 20\n"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from cslr.runs.predict import ModelFacts
 
 pytestmark = pytest.mark.xdist_group("cli")
 
-SMALL = "yardsticks = false\n[head]\nsamples = 20\n"
+SMALL = "yardsticks = false\n[paper]\nn_r = 20\n"
 
 
 @pytest.fixture(scope="module")

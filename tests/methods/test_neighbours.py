@@ -104,12 +104,12 @@ def test_which_encoder_a_client_runs_is_its_own_draw():
 
 def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_context, tmp_path):
     """At first only rows of the first task are there; then all of them."""
-    context = replace(make_context(cap=1), spoken=CapMemory.at(tmp_path / "spoken.json", False))
+    context = replace(make_context(cap=1), cap_memory=CapMemory.at(tmp_path / "spoken.json", False))
     before = some(context.clients, context.clients.tasks == 0)
     first = replace(context, clients=before).cohort(0).taking_part
-    again = replace(context, spoken=CapMemory.at(tmp_path / "spoken.json", True))
+    again = replace(context, cap_memory=CapMemory.at(tmp_path / "spoken.json", True))
     second = again.cohort(1).taking_part
     assert first.any()
     assert not (first & second).any()
-    forgetful = replace(context, spoken=None).cohort(1).taking_part
+    forgetful = replace(context, cap_memory=None).cohort(1).taking_part
     assert (first & forgetful).any()  # without a memory some would have

@@ -16,7 +16,7 @@ from cslr.runs.learn import run
 from cslr.runs.settled import SettledConfig
 
 REFUSES = {"cslr-paper", "fedcil", "fedta"}
-SMALL = {"replay.dimension": 8, "replay.anchors": 24, "head.samples": 20, "head.rounds": 1}
+SMALL = {"replay.dimension": 8, "paper.m": 24, "paper.n_r": 20, "head.rounds": 1}
 PRIVATE = sorted(
     name for name, method in METHODS.items() if method.reads == "privately" and name not in REFUSES
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 
@@ -15,7 +14,6 @@ from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps
 from cslr.privacy.noise_shares import (
     draw_share,
     effective_multiplier,
-    guaranteed_multiplier,
     reserved_delta,
     share_scale,
 )
@@ -38,9 +36,10 @@ def test_a_share_has_the_variance_of_the_formula(n, t, c, _):
 
 @pytest.mark.parametrize(("n", "t", "c", "_"), GOLDEN)
 def test_without_the_colluders_noise_there_is_the_claimed_for_every_number_of_survivors(n, t, c, _):
-    found = [guaranteed_multiplier(SIGMA, STEPS, t, c, s) for s in range(t, n + 1)]
-    assert found[0] == pytest.approx(SIGMA, rel=1e-12)
-    assert all(b > a for a, b in itertools.pairwise(found))
+    variance = share_scale(SIGMA, STEPS, t, c) ** 2
+    claimed = noise_in_steps(SIGMA, STEPS) ** 2
+    assert variance * (t - c) == pytest.approx(claimed, rel=1e-12)
+    assert all(variance * (survivors - c) > claimed for survivors in range(t + 1, n + 1))
 
 
 @pytest.mark.parametrize(("n", "t", "c"), [(5, 3, 1), (5, 4, 1), (20, 14, 4)])
@@ -80,9 +79,8 @@ def test_a_share_below_the_grids_least_scale_is_refused():
 
 
 def test_fewer_survivors_than_the_threshold_have_no_multiplier():
-    for function in (effective_multiplier, guaranteed_multiplier):
-        with pytest.raises(ValueError, match="survivors"):
-            function(SIGMA, STEPS, 4, 1, 3)
+    with pytest.raises(ValueError, match="survivors"):
+        effective_multiplier(SIGMA, STEPS, 4, 1, 3)
 
 
 def test_the_reserved_delta_counts_every_draw_of_every_client():

@@ -193,8 +193,7 @@ def test_a_head_learns_single_labels_from_pooled_modes(world, replay):
 
 def test_a_head_learns_pooled_modes_in_the_passes_it_is_given_by_default(make_context, world):
     """As one of single labels does, which begins at the best linear rule."""
-    default = {"samples": 500}
-    *_, last = stages(make_context(release="pooled", sub_modes=4, head=default))
+    *_, last = stages(make_context(release="pooled", sub_modes=4, n_r=500))
     right = last().scores(world.test_z).argmax(axis=1) == world.test_labels
     assert right.mean() > 0.8
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cslr.protocol import public_space
 from cslr.protocol.agreement import simulated_clients
 from cslr.protocol.public_space import (
+    FEW_ROWS,
     _local_topics,
     _share_of_texts,
     build_space,
@@ -17,6 +19,7 @@ from cslr.protocol.public_space import (
 )
 from cslr.protocol.round import statistics_of
 from cslr.seeding import Seeds
+from tests.conftest import WIDTH
 
 
 def test_the_basis_is_orthonormal(world):
@@ -41,6 +44,17 @@ def test_directions_stand_by_how_far_topics_differ_along_them(world):
     assert np.all(space.between > 0)
     along = np.square((world.public - space.centre) @ space.basis).mean(axis=0)
     assert along[:8].mean() > 2 * along[8:].mean()  # and the corpus agrees
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(FEW_ROWS - 1, True), (FEW_ROWS, False)])
+def test_units_with_few_rows_are_projected_in_blocks(world, monkeypatch, rows, blocks):
+    space, called = world.space(), []
+    together = public_space._in_blocks
+    monkeypatch.setattr(public_space, "_in_blocks", lambda *a: called.append(1) or together(*a))
+    z = np.random.default_rng(1).standard_normal((3, rows, WIDTH))
+    expected = (z - space.centre) @ space.basis[:, : space.dimension]
+    np.testing.assert_allclose(space.into(z), expected, atol=1e-12)
+    assert bool(called) == blocks
 
 
 def test_the_centre_of_the_corpus_has_coordinates_zero(world):

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.resolution import FEW_UNITS, LEAST_TIED, MOST_ROWS, Units, resolve
+from cslr.protocol.resolution import (
+    FEW_UNITS,
+    LEAST_TIED,
+    MOST_NOISE,
+    MOST_ROWS,
+    TIED_NORM,
+    Units,
+    expected_weight,
+    resolve,
+)
 
 VARIANCES = np.geomspace(3e-2, 3e-4, 384)
 
@@ -41,6 +50,19 @@ def test_more_people_or_less_noise_release_a_matrix_in_more_directions():
     assert directions(500, 1.0) == 0
     assert LEAST_TIED <= directions(12_000, 1.0) < directions(12_000, 4.0)
     assert directions(12_000, 4.0) <= directions(12_000, math.inf) == len(VARIANCES)
+
+
+def test_directions_are_those_whose_entries_exceed_their_noise():
+    units, fixed = Units(3_000, 1), plan(4.0, releases=9)
+    noise = fixed.sigma * TIED_NORM * math.sqrt(9 / 2) / 3_000
+    expected = int((noise <= MOST_NOISE * VARIANCES).sum())
+    assert LEAST_TIED < expected < len(VARIANCES)
+    assert resolve(units, fixed, 1, VARIANCES, True).tied == expected
+
+
+@pytest.mark.parametrize(("rows", "labels", "expected"), [(1, 4, 62.5), (2, 4, 125), (5, 4, 250)])
+def test_a_unit_shares_its_weight_among_tasks_and_labels(rows, labels, expected):
+    assert expected_weight(Units(1_000, rows), plan(4.0), labels) == expected
 
 
 def test_a_person_in_several_clients_leaves_fewer_directions():

@@ -30,7 +30,7 @@ from cslr.runs.predict import load_predictor
 Call = Callable[..., tuple[int, str, str]]
 
 WIDTH = 16  # d
-SMALL = "[replay]\ndimension = 6\nanchors = 12\n[head]\nsamples = 8\n"
+SMALL = "[replay]\ndimension = 6\n[paper]\nm = 12\nn_r = 8\n"
 DECLARATION = """confirmed = true
 name = "small"
 family = "classification"
@@ -297,7 +297,7 @@ class Worded(StandIn):
 def test_an_evaluation_is_paid_for_within_the_budget(cslr, world, more):
     folder = world("one")
     small = folder / "small.toml"
-    small.write_text(small.read_text() + "rounds = 2\n")
+    small.write_text(small.read_text() + "[head]\nrounds = 2\n")
     result = result_of(cslr, "--evaluate", "private", *more)
     ledger = ledger_of(folder)
     assert [charge.label for charge in ledger.charges].count("evaluation") == 1

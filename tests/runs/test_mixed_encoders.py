@@ -87,7 +87,7 @@ def mixed(*encoders: str, private: int = 0) -> EmbeddedStream:
 
 
 def config_of(coordinates: str, *encoders: str, **more: object) -> Config:
-    settings = {"replay.coordinates": coordinates, "encoders": encoders, "replay.anchors": 40}
+    settings = {"replay.coordinates": coordinates, "encoders": encoders, "paper.m": 40}
     return load_config(None, settings | more)
 
 
@@ -154,7 +154,7 @@ def test_in_relative_coordinates_there_is_one_for_each_anchor():
     embedded = in_common(MIXED, config_of("relative"), Seeds(13))
     for z in (embedded.train.z, embedded.test.z, embedded.public, embedded.label_texts):
         assert z.shape[1] == 40
-    few = in_common(MIXED, config_of("relative", **{"replay.anchors": 900}), Seeds(13))
+    few = in_common(MIXED, config_of("relative", **{"paper.m": 900}), Seeds(13))
     assert few.public.shape == (300, 300)  # there are no more sentences
 
 
@@ -247,7 +247,7 @@ def test_other_rows_leave_every_translation_as_it_is(coordinates):
 
 
 def test_only_the_shared_sentences_enter_where_fewer_are_shared():
-    config = config_of("mapped", **{"replay.shared_sentences": 100})
+    config = config_of("mapped-100")
     changed = tuple(
         replace(each, public=np.vstack([each.public[:100], each.public[100:][::-1]]))
         for each in MIXED.others
@@ -306,7 +306,7 @@ def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
         "replay.dimension": 8,
         "replay.sub_modes": 2,
         "replay.release": release,
-        "head.samples": 20,
+        "paper.n_r": 20,
         "privacy.epsilon": 50.0,
     }
     config = config_of("mapped", "minilm", "turned", "cut", **settings)
@@ -323,7 +323,7 @@ def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
 SMALL_HEAD = {
     "yardsticks": False,
     "replay.dimension": D,
-    "head.samples": 50,
+    "paper.n_r": 50,
     "privacy.epsilon": 50.0,
 }
 

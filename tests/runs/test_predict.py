@@ -37,7 +37,7 @@ def finished(tmp_path_factory, cache) -> Finished:
 
     def make(stream: str, method: str = "cslr", **more: object) -> Path:
         given = {"stream.name": stream, "method": method, "yardsticks": False, **more}
-        config = load_config(None, {**given, "head.samples": 100})
+        config = load_config(None, {**given, "paper.n_r": 100})
         name = config.digest()
         if name not in runs:
             path = home / name
@@ -222,7 +222,7 @@ def test_a_damaged_or_foreign_head_is_named(copy, finished):
 def test_every_clients_encoder_is_answered_by_its_own_head_or_by_the_common_one(finished, tmp_path):
     """A noted score is the mean over encoders, so asking with each must give that mean."""
     stream, others = load_stream("clinic", None), ["minilm", "minilm+cut-64"]
-    mixed = {"encoders": others, "replay.coordinates": "relative", "replay.anchors": 60}
+    mixed = {"encoders": others, "replay.coordinates": "relative", "paper.m": 60}
     place = Path(shutil.copytree(finished("clinic", **mixed), tmp_path / "mixed"))
     names = np.array([stream.labels[label].name for label in stream.test.labels])
 

@@ -84,8 +84,8 @@ def config_of(**settings: object) -> Config:
         "yardsticks": False,
         "replay.prior": "none",
         "replay.dimension": 8,
-        "replay.anchors": 20,
-        "head.samples": 40,
+        "paper.m": 20,
+        "paper.n_r": 40,
         "privacy.epsilon": 20.0,
     }
     return load_config(None, small | settings)

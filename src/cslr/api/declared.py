@@ -93,8 +93,8 @@ def _inferred(names: Sequence[str], outcomes: Sequence[tuple[int, ...]]) -> tupl
     return tuple(Task(name, tuple(sorted(places))) for name, places in labels_by_task.items())
 
 
-def _places(task: str, wanted: Sequence[str], labels: tuple[str, ...]) -> tuple[int, ...]:
-    named = [wanted] if isinstance(wanted, str) else list(wanted)
+def _places(task: str, given: Sequence[str], labels: tuple[str, ...]) -> tuple[int, ...]:
+    named = [given] if isinstance(given, str) else list(given)
     unknown = [name for name in named if name not in labels]
     if unknown or not named:
         what = f"label {unknown[0]!r} is not in label_texts" if unknown else "it has no label"

@@ -47,7 +47,7 @@ SHARES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 _NO_NOISE: Final = 1e-3
 """σ to decode with where none is added."""
 
-Told = Callable[[str, int, int], None]
+OnStep = Callable[[str, int, int], None]
 """Progress callback: description, steps done, steps in total."""
 
 
@@ -66,7 +66,7 @@ def one_run(
     canaries: int | None = None,
     confidence: float = CONFIDENCE,
     seeds: Seeds | None = None,
-    told: Told | None = None,
+    on_step: OnStep | None = None,
 ) -> OneRun:
     """Run ``setting`` with canaries among its clients, and guess who was there.
 
@@ -84,7 +84,7 @@ def one_run(
     drawn = draw_canaries(count, sizes, plan.cap, seeds.at("directions"))
     guesses = _guesses(drawn, plan, confidence, seeds.at("simulated"))
     included = seeds.at("coins").random(count) < 0.5
-    session, expected = _released(context, agreement, drawn, included, told)
+    session, expected = _released(context, agreement, drawn, included, on_step)
     guess = partial(_guess, drawn, included, guesses, plan, confidence)
     bound = agreement.bounds[0]
     white = [(_kept(context, task) - usual) / bound for task, usual in enumerate(expected)]
@@ -106,7 +106,7 @@ def _released(
     agreement: Agreement,
     drawn: Canaries,
     included: BoolArray,
-    told: Told | None,
+    on_step: OnStep | None,
 ) -> tuple[Session, list[FloatArray]]:
     """All rounds with the canaries that are in, and (D_t,) what was to be expected of each sum."""
     plan, tasks = context.plan, len(context.tasks)
@@ -115,8 +115,8 @@ def _released(
     session = Session(agreement, plan, context.ledger, context.keep)
     expected: list[FloatArray] = []
     for task, labels in enumerate(context.tasks):
-        if told is not None:
-            told(f"task {task + 1} with canaries", task, tasks)
+        if on_step is not None:
+            on_step(f"task {task + 1} with canaries", task, tasks)
         honest = context.open_cohort(task)
         cohort = CohortWithCanaries(honest, drawn.sent(task, included, grid.bound), grid)
         session.release(task, labels, cohort)

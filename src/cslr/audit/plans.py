@@ -71,12 +71,12 @@ def shape_of_stream(config: Config) -> tuple[SettledConfig, Shape]:
     Of one's own rows only the declaration is read.
     """
     settled = settle(config)
-    wanted, declared = settled.config.stream, settled.declaration
+    chosen, declared = settled.config.stream, settled.declaration
     if declared is not None:
         most = max(len(task.labels or declared.labels) for task in declared.tasks)
         numbers = (declared.clients, None, declared.people, declared.clients_per_person)
         return settled, Shape(len(declared.tasks), most, *numbers)
-    stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
+    stream = load_stream(chosen.name, chosen.data, chosen.rows, chosen.scenario)
     most = max(len(task.labels) for task in stream.tasks)
     people = stream.registered_people
     return settled, Shape(len(stream.tasks), most, stream.clients, stream.cap, people)

@@ -37,7 +37,7 @@ BEYOND: Final = 4.0
 
 Released = Callable[[FloatArray, Grid, Charge, Ledger], FloatArray]
 """The mechanism: vectors of all clients (b, D) to what is published of them (D,)."""
-Told = Callable[[int, int], None]
+OnRun = Callable[[int, int], None]
 """Progress callback: runs done, runs in total."""
 
 
@@ -46,7 +46,7 @@ def two_worlds(
     runs: int = RUNS,
     seeds: Seeds | None = None,
     confidence: float = CONFIDENCE,
-    told: Told | None = None,
+    on_run: OnRun | None = None,
     mechanism: Released | None = None,
 ) -> Bound:
     """A lower bound of ε of the whole plan, beside what it claims against ``roster``.
@@ -70,8 +70,8 @@ def two_worlds(
             for world in (True, False)
         ]
         ordered += scores[0] > scores[1]
-        if told is not None:
-            told(run + 1, runs)
+        if on_run is not None:
+            on_run(run + 1, runs)
     mu = pairs_mu(runs, ordered, confidence)
     delta = plan.budget.delta
     lower = gaussian_epsilon(mu, delta)

@@ -186,7 +186,7 @@ def _attacked(
         context = synthetic_context(
             audited.plan, *numbers, seeds.under("pipeline"), audited.clients_per_person
         )
-        outcome = one_run(context, canaries, told=on_step, **more)
+        outcome = one_run(context, canaries, on_step=on_step, **more)
         bounds += [outcome.white, outcome.black]
     if what != "pipeline":
         worlds = seeds.under("mechanism")
@@ -194,7 +194,7 @@ def _attacked(
         def counted(done: int, total: int) -> None:
             on_step("runs of both worlds", done, total)
 
-        bounds.insert(0, two_worlds(audited.plan, runs, worlds, told=counted, **more))
+        bounds.insert(0, two_worlds(audited.plan, runs, worlds, on_run=counted, **more))
     return bounds
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from cslr.data.own.check import Report, check
 from cslr.data.own.declaration import declaration_path, load_declaration
-from cslr.data.own.draft import Seen, draft, draft_text, look
+from cslr.data.own.draft import Seen, draft_text, look
 from cslr.data.own.parse.problems import described
 from cslr.errors import ConfigError, DataError
 from cslr.files import write_atomic
 
-__all__ = ["Drafted", "check_report", "init_file", "init_text"]
+__all__ = ["Drafted", "check_report", "init_file"]
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,6 @@ def _open(seen: Seen) -> list[str]:
 
 def _tasks(seen: Seen) -> str:
     return f"{len(seen.tasks)} tasks" if seen.tasks else "one task (no column of tasks)"
-
-
-def init_text(data: Path) -> str:
-    """The draft of a declaration for ``data``."""
-    return draft(data)
 
 
 def init_file(

@@ -136,13 +136,13 @@ def _experiments(files: Sequence[Path] | None) -> list[Experiment]:
     """The named experiments, or all with ``reproduce = true``."""
     from cslr.research.experiments.grid import is_marked, load_experiment
 
-    wanted = files or [file for file in sorted(_EXPERIMENTS.glob("*.toml")) if is_marked(file)]
-    if not wanted:
+    chosen = files or [file for file in sorted(_EXPERIMENTS.glob("*.toml")) if is_marked(file)]
+    if not chosen:
         raise ConfigError(
             f"no file in {_EXPERIMENTS}/ has reproduce = true; name FILES, or run from the "
             f"directory that contains {_EXPERIMENTS}/"
         )
-    return [load_experiment(file) for file in wanted]
+    return [load_experiment(file) for file in chosen]
 
 
 def _listed(text: str | None) -> list[str]:
@@ -201,10 +201,10 @@ def _check_again(
         ]
     typer.echo(f"{'committed':>9}  {'again':>7}  {'largest':>7}  {'':9}  cell")
     for each in differences:
-        says = "agrees" if each.agrees else "DIFFERS"
+        verdict = "agrees" if each.agrees else "DIFFERS"
         why = f" (other {' and '.join(each.origin)})" if each.origin else ""
         figures = f"{each.committed:9.2f}  {each.again:7.2f}  {each.largest:7.2f}"
-        typer.echo(f"{figures}  {says:9}  {each.cell.title}{why}")
+        typer.echo(f"{figures}  {verdict:9}  {each.cell.title}{why}")
     agreeing = sum(each.agrees for each in differences)
     typer.echo(f"{agreeing} of {len(drawn)} cells agree with their committed traces")
     return ran and agreeing == len(drawn)

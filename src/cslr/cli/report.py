@@ -90,6 +90,6 @@ def _written(runs: list[Path], compare: bool, planner: bool, out: Path | None) -
 
 def _several(runs: list[Path], flag: str, least: int) -> list[Path]:
     if len(runs) < least:
-        wanted = "a run" if least == 1 else f"at least {least} runs"
-        raise ConfigError(f"{flag} needs {wanted}; `cslr runs` lists them")
+        expected = "a run" if least == 1 else f"at least {least} runs"
+        raise ConfigError(f"{flag} needs {expected}; `cslr runs` lists them")
     return runs

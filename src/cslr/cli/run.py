@@ -274,11 +274,11 @@ def _run(
         if not quiet:
             _note(errors, f"Reading {config.stream.name} and its embeddings ...")
         # A log would keep how many texts are encoded, and how long steps take.
-        kept = config.privacy.mode == "enforced" and not errors.is_terminal
-        embedded = load_embedded(settled, progress=not quiet and not kept)
+        quiet_log = config.privacy.mode == "enforced" and not errors.is_terminal
+        embedded = load_embedded(settled, progress=not quiet and not quiet_log)
         for notice in (*embedded.notices, *_warnings(config, embedded)):
             _note(errors, notice)
-        with steps(errors, quiet, timed=not kept) as on_step:
+        with steps(errors, quiet, timed=not quiet_log) as on_step:
             if until is not None and until < len(embedded.stream.tasks):
                 learn(settled, embedded, directory, on_step, until)
                 _note(errors, f"Stopped after {until} tasks. {_resume(path)}")

@@ -132,9 +132,9 @@ class Stream:
             return self.people
         return len(self.train) if self.train.people is None else len(np.unique(self.train.people))
 
-    def scenario(self, wanted: str | None) -> str:
+    def scenario(self, chosen: str | None) -> str:
         """The wanted scenario, or the headline one; an error if the stream does not offer it."""
-        scenario = wanted or self.scenarios[0]
+        scenario = chosen or self.scenarios[0]
         if scenario in self.scenarios:
             return scenario
         offered = ", ".join(self.scenarios)

@@ -85,12 +85,12 @@ class Population:
         task: int,
         taking_part: BoolArray,
         cap: int,
-        spoken: CapMemory | None = None,
+        cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros.
 
-        spoken: what clients remember of earlier tasks, and of this one from now on.
+        cap_memory: what clients remember of earlier tasks, and of this one from now on.
         alone: whether each client's answer must be the one it would give alone, bit for bit.
         """
         honest = np.ones(self.count, dtype=np.bool_)
@@ -98,8 +98,8 @@ class Population:
             honest[self.hostile] = False
         hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
         speaking = taking_part & honest & self._speaks(task, cap)
-        if spoken is not None:
-            speaking[speaking] = spoken.admit(self.addresses[speaking].tolist(), task, cap)
+        if cap_memory is not None:
+            speaking[speaking] = cap_memory.admit(self.addresses[speaking].tolist(), task, cap)
         return SimulatedCohort(self, task, speaking, hostile, alone)
 
     def _speaks(self, task: int, cap: int) -> BoolArray:
@@ -129,10 +129,10 @@ def _lots_of(
     drawn: dict[tuple[int, int], FloatArray], addresses: Sequence[int], tasks: int
 ) -> FloatArray:
     """(b, tasks) each address's own random order; more tasks leave those before as they are."""
-    for own in addresses:
-        if (own, tasks) not in drawn:
-            drawn[own, tasks] = Seeds(own).at("cap").random(tasks)
-    return np.stack([drawn[own, tasks] for own in addresses])
+    for address in addresses:
+        if (address, tasks) not in drawn:
+            drawn[address, tasks] = Seeds(address).at("cap").random(tasks)
+    return np.stack([drawn[address, tasks] for address in addresses])
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,8 +175,8 @@ class SimulatedCohort:
         """
         batches = list(self.batches(ask))
         speaking = {client for batch in batches for client in batch.clients}
-        asked = self.population.addresses[self.taking_part].tolist()
-        silent = [client for client in asked if client not in speaking]
+        participants = self.population.addresses[self.taking_part].tolist()
+        silent = [client for client in participants if client not in speaking]
         if silent:
             batches.append(self._nobody(tuple(silent)))
         clients = tuple(client for batch in batches for client in batch.clients)
@@ -196,19 +196,21 @@ class SimulatedCohort:
         The honest device clips what comes of it, so it is as long as any contribution may be.
         """
         people = self.population
-        own = np.unique(people.labels[people.tasks == self.task])
-        inside = np.isin(people.labels, own) & (people.tasks == self.task)
-        rows = np.flatnonzero(inside if len(own) > 1 else ~np.isin(people.labels, own))
-        named = {label: own[(place + 1) % len(own)] for place, label in enumerate(own.tolist())}
+        labels = np.unique(people.labels[people.tasks == self.task])
+        inside = np.isin(people.labels, labels) & (people.tasks == self.task)
+        rows = np.flatnonzero(inside if len(labels) > 1 else ~np.isin(people.labels, labels))
+        following = dict(zip(labels.tolist(), np.roll(labels, -1), strict=True))
         rng = Seeds(self.task).at("misleading")
         chosen = rng.choice(rows, size=(len(self.hostile), MISLEADING))
-        labels = np.vectorize(lambda label: named.get(label, own[0]))(people.labels[chosen])
+        wrong = np.vectorize(lambda label: following.get(label, labels[0]))(people.labels[chosen])
         targets = None
         if people.targets is not None:
-            usual = {label: np.flatnonzero(inside & (people.labels == label))[0] for label in own}
-            targets = people.targets[np.vectorize(usual.get)(labels)]
+            usual = {
+                label: np.flatnonzero(inside & (people.labels == label))[0] for label in labels
+            }
+            targets = people.targets[np.vectorize(usual.get)(wrong)]
         mask = np.ones(chosen.shape, dtype=np.bool_)
-        return Examples(people.z[chosen], labels, mask, self.hostile, targets)
+        return Examples(people.z[chosen], wrong, mask, self.hostile, targets)
 
     def batches(self, ask: Ask[Any] | None = None) -> Iterator[Examples]:
         """The rows of the clients that take part, those of like size side by side.
@@ -217,10 +219,10 @@ class SimulatedCohort:
         """
         most = self._units_together(ask)
         population, held = self.population, self.population.held
-        mine = (population.tasks[held] == self.task) & self.taking_part[population.clients]
-        places = np.flatnonzero(mine)
-        places = places[np.argsort(population.clients[places], kind="stable")]
-        rows, clients = held[places], population.clients[places]
+        in_task = (population.tasks[held] == self.task) & self.taking_part[population.clients]
+        positions = np.flatnonzero(in_task)
+        positions = positions[np.argsort(population.clients[positions], kind="stable")]
+        rows, clients = held[positions], population.clients[positions]
         ids, first, sizes = np.unique(clients, return_index=True, return_counts=True)
         if not len(ids):
             yield self._nobody()
@@ -257,9 +259,9 @@ class SimulatedCohort:
 
     def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
         """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""
-        place = np.arange(int(sizes.max()))
-        mask = place < sizes[:, None]
-        chosen = rows[np.where(mask, first[:, None] + place, 0)]
+        offset = np.arange(int(sizes.max()))
+        mask = offset < sizes[:, None]
+        chosen = rows[np.where(mask, first[:, None] + offset, 0)]
         return Examples(
             z=self.population.z[chosen],
             labels=self.population.labels[chosen],

@@ -82,7 +82,7 @@ class Clients(Protocol):
         task: int,
         taking_part: BoolArray,
         cap: int,
-        spoken: CapMemory | None = None,
+        cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> Cohort:
         """Those of ``taking_part`` (N,) that are asked about a task."""
@@ -133,7 +133,7 @@ class MethodContext:
     earlier: Earlier | None = None
     views: tuple[View, ...] = ()
     """One for each encoder that clients run, where these are common coordinates."""
-    spoken: CapMemory | None = None
+    cap_memory: CapMemory | None = None
     """What clients remember, where privacy is enforced and a cap is promised."""
     reads: Reads = "privately"
     """What the method may learn from clients."""
@@ -179,7 +179,7 @@ class MethodContext:
         q = self.plan.q if update is None else self.plan.head_q
         coins = KeyStream(self.coins(task, update))
         taking_part = poisson_cohort(self.clients.count, q, coins)
-        return self.clients.cohort(task, taking_part, self.plan.cap, self.spoken, self.enforced)
+        return self.clients.cohort(task, taking_part, self.plan.cap, self.cap_memory, self.enforced)
 
     @property
     def enforced(self) -> bool:
@@ -259,10 +259,10 @@ def fitted_by(
     head: Head, known_labels: BoolArray, family: Family, **more: Mapping[str, FloatArray]
 ) -> Fitted:
     """What a head knows; it is silent about labels it was never shown."""
-    heard = known_labels[family.label_of_output()]
+    known_outputs = known_labels[family.label_of_output()]
 
     def scores(z: FloatArray) -> FloatArray:
-        return np.where(heard, head.scores(z), -np.inf)
+        return np.where(known_outputs, head.scores(z), -np.inf)
 
     return Fitted(scores, {"head": vars(head), **more})
 

@@ -156,8 +156,8 @@ class Outlook:
 
     def needed(self) -> int:
         """Units with which a third of the gap would be closed at the same ε."""
-        wanted = HALF * LITTLE / (MOST - LITTLE)
-        return math.ceil(self.federation.units * wanted / max(_signal(self), 1e-12))
+        signal = HALF * LITTLE / (MOST - LITTLE)
+        return math.ceil(self.federation.units * signal / max(_signal(self), 1e-12))
 
 
 _UNITS: Final = {"client": "clients", "person": "people"}

@@ -64,9 +64,9 @@ def release(summed: Summed, charge: Charge, ledger: Ledger) -> Released[FloatArr
     _check_drawn_here(charge)
     total = summed.total(_SEAL)
     _check_scale(charge, summed.grid)
-    kept = Unfinished(total, summed.grid)
-    key = ledger.charge(charge, lambda key: tag_for_sum(key, total), kept.as_bytes())
-    return Released(_noised(kept, charge, key, ledger), _SEAL)
+    unfinished = Unfinished(total, summed.grid)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, total), unfinished.as_bytes())
+    return Released(_noised(unfinished, charge, key, ledger), _SEAL)
 
 
 def publish(noised: Noised, charge: Charge, ledger: Ledger) -> Released[FloatArray]:
@@ -79,8 +79,8 @@ def publish(noised: Noised, charge: Charge, ledger: Ledger) -> Released[FloatArr
     check_claim(noised.sigma, charge)
     charge = replace(charge, noise="clients", carried=noised.multiplier)
     total = noised.total(_SEAL)
-    kept = Unfinished(total, noised.grid, noised=True)
-    ledger.charge(charge, lambda key: tag_for_sum(key, total), kept.as_bytes())
+    unfinished = Unfinished(total, noised.grid, noised=True)
+    ledger.charge(charge, lambda key: tag_for_sum(key, total), unfinished.as_bytes())
     return Released(noised.grid.decode(total), _SEAL)
 
 
@@ -116,10 +116,10 @@ def finish(charge: Charge, ledger: Ledger) -> Released[FloatArray] | None:
     if interrupted is None:
         return None
     key, content, tag = interrupted
-    kept = Unfinished.from_bytes(content)
-    if kept is None or tag_for_sum(key, kept.total.ravel()) != tag:
+    unfinished = Unfinished.from_bytes(content)
+    if unfinished is None or tag_for_sum(key, unfinished.total.ravel()) != tag:
         return None
-    return Released(_noised(kept, charge, key, ledger), _SEAL)
+    return Released(_noised(unfinished, charge, key, ledger), _SEAL)
 
 
 def _check_drawn_here(charge: Charge) -> None:
@@ -136,15 +136,15 @@ def _check_scale(charge: Charge, grid: Grid) -> None:
         noise_in_steps(charge.sigma, grid.steps)
 
 
-def _noised(kept: Unfinished, charge: Charge, key: bytes, ledger: Ledger) -> FloatArray:
+def _noised(unfinished: Unfinished, charge: Charge, key: bytes, ledger: Ledger) -> FloatArray:
     """The sum, or each of several vectors, with noise, in the units of the bound."""
-    total: IntArray = kept.total
-    if charge.sigma is not None and not kept.noised:
-        scale = noise_in_steps(charge.sigma, kept.grid.steps)
+    total: IntArray = unfinished.total
+    if charge.sigma is not None and not unfinished.noised:
+        scale = noise_in_steps(charge.sigma, unfinished.grid.steps)
         stream = KeyStream(ledger.noise_key(key, total.ravel()))
         total = total + discrete_gaussian(scale, total.size, stream).reshape(total.shape)
-    values = kept.grid.decode(total)
-    return values if kept.senders is None else np.column_stack([kept.senders, values])
+    values = unfinished.grid.decode(total)
+    return values if unfinished.senders is None else np.column_stack([unfinished.senders, values])
 
 
 def release_each(
@@ -172,9 +172,9 @@ def release_each(
     rows = np.concatenate([each.rows(_SEAL) for each in answers])
     _check_scale(charge, grid)
     names = None if senders is None else np.array(senders, dtype=np.int64)
-    kept = Unfinished(rows, grid, names)
-    key = ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()), kept.as_bytes())
-    return Released(_noised(kept, charge, key, ledger), _SEAL)
+    unfinished = Unfinished(rows, grid, names)
+    key = ledger.charge(charge, lambda key: tag_for_sum(key, rows.ravel()), unfinished.as_bytes())
+    return Released(_noised(unfinished, charge, key, ledger), _SEAL)
 
 
 def settle(released: Released[FloatArray], label: str, ledger: Ledger) -> None:

@@ -14,7 +14,6 @@ its law by 2⁻⁴⁸ in total variation for each draw; ``reserved_delta`` says 
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from cslr.arrays import IntArray
 from cslr.privacy.client_noise import DRAW_ERROR
@@ -24,12 +23,9 @@ from cslr.privacy.noise import KeyStream, discrete_gaussian
 __all__ = [
     "draw_share",
     "effective_multiplier",
-    "guaranteed_multiplier",
     "reserved_delta",
     "share_scale",
 ]
-
-_ROUNDING_VARIANCE: Final = 16.0
 
 
 def share_scale(sigma: float, steps: int, threshold: int, colluders: int) -> float:
@@ -69,18 +65,6 @@ def effective_multiplier(
     """
     _check_survivors(threshold, survivors)
     return share_scale(sigma, steps, threshold, colluders) * math.sqrt(survivors) / steps
-
-
-def guaranteed_multiplier(
-    sigma: float, steps: int, threshold: int, colluders: int, survivors: int
-) -> float:
-    """The multiplier that protects a client if ``colluders`` of the survivors give theirs away.
-
-    At least σ for every number of survivors from t on, and exactly σ at t.
-    """
-    _check_survivors(threshold, survivors)
-    share = share_scale(sigma, steps, threshold, colluders)
-    return math.sqrt(share**2 * (survivors - colluders) - _ROUNDING_VARIANCE) / steps
 
 
 def reserved_delta(clients: int, coordinates: int, releases: int = 1) -> float:

@@ -87,8 +87,8 @@ def answers_of(graded: Graded, ask: Ask[Exam]) -> Bounded:
     order = np.argsort(units, kind="stable")
     ends = np.flatnonzero(np.diff(units[order])) + 1
     vectors = [
-        shares_of(graded.right[own], graded.tasks[own], count)
-        for own in (np.split(order, ends) if len(order) else ())
+        shares_of(graded.right[rows], graded.tasks[rows], count)
+        for rows in (np.split(order, ends) if len(order) else ())
     ]
     return bound(np.stack([*vectors] or [np.zeros(2 * count)]), ask.grid)
 

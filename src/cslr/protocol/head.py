@@ -80,23 +80,23 @@ def train_head(
     for z, targets in passes:
         order = rng.permutation(len(z))
         rows = np.ascontiguousarray(z[order], dtype=np.float32)
-        wanted = np.ascontiguousarray(targets[order], dtype=np.float32)
+        shuffled_targets = np.ascontiguousarray(targets[order], dtype=np.float32)
         for begin in range(0, len(order), settings.batch):
             batch = slice(begin, begin + settings.batch)
-            _fill_gradients(adam, rows[batch], wanted[batch], settings.sigmoid)
+            _fill_gradients(adam, rows[batch], shuffled_targets[batch], settings.sigmoid)
             adam.step()
         on_pass()
     return Head(*(array.copy() for array in adam.parameters))
 
 
-def _fill_gradients(adam: Adam, z: FloatArray, wanted: FloatArray, one_by_one: bool) -> None:
+def _fill_gradients(adam: Adam, z: FloatArray, targets: FloatArray, one_by_one: bool) -> None:
     """The gradients of the loss of one batch, by back-propagation."""
     weights1, bias1, weights2, bias2 = adam.parameters
     to_weights1, to_bias1, to_weights2, to_bias2 = adam.gradients
     hidden = z @ weights1
     hidden += bias1
     np.maximum(hidden, 0.0, out=hidden)
-    slope = cross_entropy_slope(hidden @ weights2 + bias2, wanted, one_by_one)
+    slope = cross_entropy_slope(hidden @ weights2 + bias2, targets, one_by_one)
     np.matmul(hidden.T, slope, out=to_weights2)
     slope.sum(axis=0, out=to_bias2)
     below = slope @ weights2.T

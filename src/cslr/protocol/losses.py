@@ -26,7 +26,7 @@ def sigmoid(scores: FloatArray) -> FloatArray:
     return answer
 
 
-def cross_entropy_slope(scores: FloatArray, wanted: FloatArray, one_by_one: bool) -> FloatArray:
+def cross_entropy_slope(scores: FloatArray, targets: FloatArray, one_by_one: bool) -> FloatArray:
     """∂/∂scores (..., n, o) of the mean over rows of the cross-entropy against targets (..., n, o).
 
     one_by_one: binary cross-entropy, averaged over outputs too; otherwise that of the softmax,
@@ -34,12 +34,12 @@ def cross_entropy_slope(scores: FloatArray, wanted: FloatArray, one_by_one: bool
     """
     n, outputs = scores.shape[-2:]
     if one_by_one:
-        apart = sigmoid(scores) - wanted
-        apart /= np.float32(n * outputs)
-        return apart
+        residual = sigmoid(scores) - targets
+        residual /= np.float32(n * outputs)
+        return residual
     slope = softmax(scores)
-    slope *= wanted.sum(axis=-1, keepdims=True)
-    slope -= wanted
+    slope *= targets.sum(axis=-1, keepdims=True)
+    slope -= targets
     slope /= np.float32(n)
     return slope
 

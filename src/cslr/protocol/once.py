@@ -24,10 +24,10 @@ def release_sum(
     """
 
     def released() -> Released[FloatArray]:
-        asked = cohort()
-        if isinstance(asked, NoisedCohort):
-            return publish(asked.noised(ask, charge, ledger), charge, ledger)
-        return release(asked.total(ask), charge, ledger)
+        clients = cohort()
+        if isinstance(clients, NoisedCohort):
+            return publish(clients.noised(ask, charge, ledger), charge, ledger)
+        return release(clients.total(ask), charge, ledger)
 
     return release_once(charge, released, ledger, keep)
 
@@ -55,9 +55,9 @@ def release_once(
     Guarantee: what is kept was charged, and is charged once however often this is interrupted,
     unless the disk lost the sum of an interrupted release: that is charged again.
     """
-    kept = keep.load(charge.label)
-    if kept is not None:
-        return recall(kept, charge.label, ledger)
+    stored = keep.load(charge.label)
+    if stored is not None:
+        return recall(stored, charge.label, ledger)
     released = finish(charge, ledger)
     if released is None:
         released = ask_and_pay()

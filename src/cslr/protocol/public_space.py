@@ -238,13 +238,14 @@ class Modes:
 
     def of_groups(self, groups: tuple[tuple[int, ...], ...]) -> IntArray:
         """Indices of the modes of these groups, in the order of ``groups``."""
-        number = {group: place for place, group in enumerate(self.groups)}
-        wanted = [number[group] for group in groups]
+        number = {group: index for index, group in enumerate(self.groups)}
+        numbers = [number[group] for group in groups]
         order = np.argsort(self.group, kind="stable")
-        held = self.group[order]
-        begins, ends = np.searchsorted(held, wanted), np.searchsorted(held, wanted, side="right")
-        places = [order[begin:end] for begin, end in zip(begins, ends, strict=True)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *places])
+        sorted_groups = self.group[order]
+        begins = np.searchsorted(sorted_groups, numbers)
+        ends = np.searchsorted(sorted_groups, numbers, side="right")
+        modes = [order[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *modes])
 
 
 def declare_modes(
@@ -268,14 +269,14 @@ def declare_modes(
     topics: (c, J, d) texts about the J things each label stands for, one for each of its modes.
     """
     if topics is not None:
-        each = topics.reshape(-1, topics.shape[-1])
-        found = declare_modes(space, public, each, 1, prior, rng, candidates=candidates)
+        topic_texts = topics.reshape(-1, topics.shape[-1])
+        modes = declare_modes(space, public, topic_texts, 1, prior, rng, candidates=candidates)
         labels = tuple((label,) for label in range(len(topics)))
         group = np.repeat(np.arange(len(topics)), topics.shape[1])
-        offered = found.candidates
-        if offered is not None:  # a mode may be any candidate of its label's topics
-            offered = offered.reshape(len(topics), -1, offered.shape[-1])
-        return replace(found, groups=labels, group=group, candidates=offered)
+        shared = modes.candidates
+        if shared is not None:  # a mode may be any candidate of its label's topics
+            shared = shared.reshape(len(topics), -1, shared.shape[-1])
+        return replace(modes, groups=labels, group=group, candidates=shared)
     coordinates = space.into(public)
     groups = tuple(groups or [(label,) for label in range(len(texts))])
 
@@ -295,8 +296,8 @@ def declare_modes(
     covariance = np.broadcast_to(space.spread, means.shape)
     group = np.repeat(np.arange(len(groups)), sub_modes)
     chosen = np.stack(centres(candidates)) if candidates else None
-    told = prior == "labels"
-    return Modes(groups, group, Gaussians(means, covariance), told, chosen, texts if told else None)
+    from_texts, prototypes = prior == "labels", Gaussians(means, covariance)
+    return Modes(groups, group, prototypes, from_texts, chosen, texts if from_texts else None)
 
 
 def _distinct(sentences: IntArray) -> IntArray:

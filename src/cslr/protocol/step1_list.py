@@ -150,33 +150,33 @@ def group_lists(
     whole_moments = request.layout.seconds > request.space.dimension
     sums_alone = request.learner.size == 1 and request.head is None and not whole_moments
     seeds = Seeds(request.seed).under("task", request.task)
-    apart = _Apart.of(examples, request.groups)
-    for place, group in enumerate(request.groups):
-        places, mine = apart.rows_of(place) if sums_alone else (None, apart.numbers == place)
-        own = _at(x, places)
+    by_group = _RowsByGroup.of(examples, request.groups)
+    for index, group in enumerate(request.groups):
+        rows, mask = by_group.rows_of(index) if sums_alone else (None, by_group.numbers == index)
+        group_x = _at(x, rows)
         rngs = _ClientStreams(seeds.under("label", group[0], "client"), examples.clients)
-        lists = learn_lists(own, mine, request.space.spread, request.learner, rngs)
-        yield own, GroupLists(place, group, places, mine, lists, rngs)
+        lists = learn_lists(group_x, mask, request.space.spread, request.learner, rngs)
+        yield group_x, GroupLists(index, group, rows, mask, lists, rngs)
 
 
 @dataclass(frozen=True, eq=False)
-class _Apart:
-    """PRIVATE. The rows of b clients told apart by group, all groups at once."""
+class _RowsByGroup:
+    """PRIVATE. The rows of b clients sorted by group, all groups at once."""
 
-    numbers: IntArray  # (b, n) the place of the row's group, or how many groups there are: of none
-    order: IntArray  # (b, n) places of a client's rows, group by group
+    numbers: IntArray  # (b, n) index of the row's group; the number of groups: of none
+    order: IntArray  # (b, n) indices of a client's rows, group by group
     begins: IntArray  # (b, groups + 2) where each group begins in that order
 
     @classmethod
-    def of(cls, examples: Examples, groups: Sequence[Sequence[int]]) -> _Apart:
+    def of(cls, examples: Examples, groups: Sequence[Sequence[int]]) -> _RowsByGroup:
         """Groups have no label in common."""
         labels = [label for group in groups for label in group]
         if len(set(labels)) < len(labels):
             raise ValueError("groups must not have a label in common")
         most = max([int(examples.labels.max(initial=0)), *labels], default=0)
         number = np.full(most + 1, len(groups))
-        for place, group in enumerate(groups):
-            number[list(group)] = place
+        for index, group in enumerate(groups):
+            number[list(group)] = index
         numbers = np.where(examples.mask, number[examples.labels], len(groups))
         b, kinds = len(numbers), len(groups) + 1
         flat = (np.arange(b)[:, None] * kinds + numbers).ravel()
@@ -184,23 +184,23 @@ class _Apart:
         begins = np.concatenate([np.zeros((b, 1), dtype=np.int64), counts.cumsum(axis=1)], axis=1)
         return cls(numbers, np.argsort(numbers, axis=1, kind="stable"), begins)
 
-    def rows_of(self, place: int) -> tuple[IntArray | None, BoolArray]:
-        """Where the rows of a group stand (b, n'), None: all of n; and which of these are its."""
-        begin, n = self.begins[:, place, None], self.numbers.shape[1]
-        counts = self.begins[:, place + 1, None] - begin
+    def rows_of(self, index: int) -> tuple[IntArray | None, BoolArray]:
+        """Indices of the rows of a group (b, n'), None: all n; and a mask of those in it."""
+        begin, n = self.begins[:, index, None], self.numbers.shape[1]
+        counts = self.begins[:, index + 1, None] - begin
         longest = max(1, int(counts.max(initial=0)))
         if longest >= n:
-            return None, self.numbers == place
+            return None, self.numbers == index
         steps = np.arange(longest)
-        places = np.take_along_axis(self.order, np.minimum(begin + steps, n - 1), axis=1)
-        return places, steps < counts
+        rows = np.take_along_axis(self.order, np.minimum(begin + steps, n - 1), axis=1)
+        return rows, steps < counts
 
 
-def _at(values: _Array, places: IntArray | None) -> _Array:
+def _at(values: _Array, rows: IntArray | None) -> _Array:
     """(b, n', ...) of (b, n, ...)."""
-    if places is None:
+    if rows is None:
         return values
-    chosen: _Array = values[np.arange(len(places))[:, None], places]
+    chosen: _Array = values[np.arange(len(rows))[:, None], rows]
     return chosen
 
 
@@ -215,17 +215,17 @@ class _ClientStreams(Sequence[np.random.Generator]):
         return len(self._clients)
 
     @overload
-    def __getitem__(self, place: int) -> np.random.Generator: ...
+    def __getitem__(self, index: int) -> np.random.Generator: ...
     @overload
-    def __getitem__(self, place: slice) -> list[np.random.Generator]: ...
+    def __getitem__(self, index: slice) -> list[np.random.Generator]: ...
 
-    def __getitem__(self, place: int | slice) -> np.random.Generator | list[np.random.Generator]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        client = self._clients[place]
-        if place not in self._open:
-            self._open[place] = self._seeds.at(client)
-        return self._open[place]
+    def __getitem__(self, index: int | slice) -> np.random.Generator | list[np.random.Generator]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        client = self._clients[index]
+        if index not in self._open:
+            self._open[index] = self._seeds.at(client)
+        return self._open[index]
 
 
 def _starts(x: FloatArray, mask: BoolArray, learner: ListLearner, rngs: Streams) -> FloatArray:

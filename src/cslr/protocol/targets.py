@@ -122,14 +122,12 @@ def group_targets(
     if request.paper is not None:
         return _written_targets(examples, x, group, request)
     y, sent = examples.targets, request.layout.targets
-    if request.head is None and (y is None or not sent):  # the label settles the target
-        return np.zeros((*group.lists.weights.shape, sent))
     usual = request.family.usual_of(group.group)
     if request.head is not None:
         logits = request.head.scores(group.of(examples.z))
         logits = logits - logits.mean(axis=-1, keepdims=True)
         y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
-    elif y is not None:
+    elif y is not None and sent:  # else the label settles the target
         y = group.of(y)
     return candidate_targets(y, x, group.mine, group.lists, usual, sent)
 

@@ -109,8 +109,8 @@ def task_panels(
             axes.set_visible(False)
         figure.supxlabel("tasks learnt", fontsize=10)
 
-    said = "Small line charts, one for each task: its score from the moment it is learnt on."
-    return drawn(draw, said, name, (5.2, 0.5 + 1.5 * lines))
+    description = "Small line charts, one for each task: its score from the moment it is learnt on."
+    return drawn(draw, description, name, (5.2, 0.5 + 1.5 * lines))
 
 
 def budget_chart(
@@ -167,11 +167,11 @@ def map_chart(
         axes.legend(fontsize=9, loc="best", framealpha=0.0)
         axes.spines[["left", "bottom"]].set_visible(False)
 
-    said = (
+    description = (
         f"Map of the public space with {len(picture['anchors'])} anchors and "
         f"{len(picture['means'])} modes: {', '.join(labels)}."
     )
-    return drawn(draw, said, name, (5.2, 4.2))
+    return drawn(draw, description, name, (5.2, 4.2))
 
 
 def _mode(axes: Any, picture: Mapping[str, FloatArray], k: int, labels: Sequence[str]) -> None:
@@ -205,8 +205,8 @@ def bars_chart(values: Mapping[str, float], what: str, line: float | None, name:
         axes.invert_yaxis()
         axes.set_xlabel(what)
 
-    said = ", ".join(f"{key} {_figure(value)}" for key, value in values.items())
-    return drawn(draw, f"Bar chart, {what}: {said}.", name, (5.2, 1.0 + 0.3 * len(values)))
+    description = ", ".join(f"{key} {_figure(value)}" for key, value in values.items())
+    return drawn(draw, f"Bar chart, {what}: {description}.", name, (5.2, 1.0 + 0.3 * len(values)))
 
 
 def _task_axis(axes: Any, tasks: Sequence[str], first: int = 1) -> None:

@@ -25,8 +25,8 @@ def save_clouds(run: Path, config: Config, embedded: EmbeddedStream) -> None:
     Nothing is written where privacy is enforced, nor where rows are seen by several encoders and
     one plane cannot show them.
     """
-    place = run / f"seed-{config.seeds[0]}"
-    picture = place / "picture.safetensors"
+    directory = run / f"seed-{config.seeds[0]}"
+    picture = directory / "picture.safetensors"
     if config.privacy.mode != "simulated" or config.encoders or not picture.is_file():
         return
     arrays = open_arrays(picture.read_bytes())
@@ -35,4 +35,4 @@ def save_clouds(run: Path, config: Config, embedded: EmbeddedStream) -> None:
     chosen = np.concatenate([rows[:: max(1, len(rows) // _EACH)][:_EACH] for rows in kinds])
     points = (embedded.train.z[chosen] - arrays["origin"]) @ arrays["plane"]
     drawn = {"points": points.astype(np.float64), "labels": labels[chosen].astype(np.float64)}
-    write_atomic(place / CLOUD_FILE, seal_arrays(drawn))
+    write_atomic(directory / CLOUD_FILE, seal_arrays(drawn))

@@ -109,9 +109,11 @@ def index_page(runs: Sequence[StoredRun]) -> str:
     names = ("run", "verdict", "score, %", "ε", "unit", "stream", "method", "started")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     rows = "".join(map(_row, reversed(runs)))
-    told = f"{len(runs)} run{'s' * (len(runs) != 1)}, newest first. A name opens the run's report."
+    summary = (
+        f"{len(runs)} run{'s' * (len(runs) != 1)}, newest first. A name opens the run's report."
+    )
     body = (
-        paragraph(told, "muted")
+        paragraph(summary, "muted")
         + '<div class="scroll index" tabindex="0" role="group" aria-label="Runs"><table>'
         + f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )

@@ -79,16 +79,16 @@ def _advice(unit: Unit) -> list[tuple[float, str]]:
     base = outlook.outlook_of(_federated(unit))
     found = []
     for least in (outlook.PART, outlook.LITTLE, outlook.NOTHING, 0.0):
-        said = replace(base, share=least + 0.01).verdict()
-        found.append((least, re.sub(r"(about|About) [\d,]+ ", r"\1 # ", said)))
+        text = replace(base, share=least + 0.01).verdict()
+        found.append((least, re.sub(r"(about|About) [\d,]+ ", r"\1 # ", text)))
     return found
 
 
 def _released(tied: int) -> str:
     """What is released about a task, in words; # stands for the directions of a tied matrix."""
     base = outlook.outlook_of(_federated("person"))
-    said = replace(base, resolution=replace(base.resolution, tied=tied)).releases()
-    return said.replace("777", "#")
+    text = replace(base, resolution=replace(base.resolution, tied=tied)).releases()
+    return text.replace("777", "#")
 
 
 def planner_page() -> str:

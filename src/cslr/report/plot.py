@@ -28,8 +28,8 @@ def plot_accuracy(result: Result, path: Path) -> None:
     axes = figure.add_subplot()
     tasks = [task.name for task in result.stream.tasks]
     for name, figures in result.figures.items():
-        own = name == result.config.method
-        style = {"color": "#1f5fa8", "linewidth": 2.5, "zorder": 3} if own else _STYLES[name]
+        is_method = name == result.config.method
+        style = {"color": "#1f5fa8", "linewidth": 2.5, "zorder": 3} if is_method else _STYLES[name]
         axes.plot(range(len(tasks)), figures.curve, marker="o", label=name, **style)
     ticks = [f"{i + 1}. {name}" for i, name in enumerate(tasks)]
     crowded = sum(map(len, ticks)) > 72

@@ -17,6 +17,7 @@ from cslr.privacy.ledger.book import Ledger
 from cslr.runs.catalogue import StoredRun, read_run
 from cslr.runs.checksum import open_arrays
 from cslr.runs.directory import ledgers_of, read_trace
+from cslr.setting_names import dotted
 
 __all__ = ["CLOUD_FILE", "RunFacts", "Spending", "command_of", "read_facts"]
 
@@ -101,18 +102,16 @@ def read_facts(path: Path) -> RunFacts:
 
 def command_of(config: Config) -> str:
     """A command that makes the same run again: every setting that differs from the default."""
-    usual, found = Config().model_dump(mode="json"), config.model_dump(mode="json")
-    changed = [
-        (name, value) for name, value in _flat(found).items() if _flat(usual).get(name) != value
-    ]
-    own = config.stream.declaration is not None
-    if own:  # the declaration settles these
+    usual, found = (dotted(each.model_dump(mode="json")) for each in (Config(), config))
+    changed = [(name, value) for name, value in found.items() if usual.get(name) != value]
+    own_rows = config.stream.declaration is not None
+    if own_rows:  # the declaration settles these
         changed = [each for each in changed if each[0].split(".")[0] not in ("stream", "privacy")]
     else:  # said in any case, since some streams propose another unit
         changed = [each for each in changed if each[0] != "privacy.unit"]
         changed.append(("privacy.unit", config.privacy.unit))
     settings = [_option(name, value) for name, value in changed]
-    data = [f"--data {shlex.quote(str(config.stream.data))}"] if own else []
+    data = [f"--data {shlex.quote(str(config.stream.data))}"] if own_rows else []
     return " ".join(["cslr run", *data, *settings])
 
 
@@ -127,14 +126,6 @@ def _option(name: str, value: Any) -> str:
 
 def _toml(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).replace("Infinity", "inf")
-
-
-def _flat(plain: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in plain.items():
-        name = f"{where}{key}"
-        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
-    return flat
 
 
 def _matrices(result: Mapping[str, Any]) -> dict[str, list[list[float | None]]]:
@@ -180,5 +171,5 @@ def _diagnosis(path: Path) -> Mapping[str, float]:
     """How well candidates were matched, after the last task, where that was measured."""
     trace, _ = read_trace(path / "trace.jsonl")
     found = [line for line in trace if line["kind"] == "diagnosis"]
-    wanted = ("alignment", "by_chance", "hit_rate", "margin")
-    return {name: found[-1][name] for name in wanted if name in found[-1]} if found else {}
+    names = ("alignment", "by_chance", "hit_rate", "margin")
+    return {name: found[-1][name] for name in names if name in found[-1]} if found else {}

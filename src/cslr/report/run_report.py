@@ -146,8 +146,8 @@ def _scores(facts: RunFacts, name: str) -> list[str]:
     parts = [figure(chart, f"Mean {metric} on the tasks seen so far. {_reading()}", numbers)]
     if 1 < len(facts.tasks) <= _MOST_PANELS:
         panels = task_panels(shown, method, facts.tasks, f"{name}-tasks")
-        said = "The same for each task by itself, from the moment it is learnt on."
-        parts.append(figure(panels, said))
+        caption = "The same for each task by itself, from the moment it is learnt on."
+        parts.append(figure(panels, caption))
     return [_side_by_side(*parts)]
 
 
@@ -201,24 +201,24 @@ def _budget(facts: RunFacts, name: str) -> str:
     capped = "" if cap is None else f" A {unit} contributes to at most {cap} of the tasks."
     if cap == 1 and len(spending.charges) > 1:
         capped += " Later releases are about others, so they add nothing to anybody's ε."
-    said = (
+    caption = (
         f"ε of one {unit} against the roster, read from the ledger: {len(spending.charges)} "
         f"releases.{capped}"
     )
-    return figure(chart, said, numbers)
+    return figure(chart, caption, numbers)
 
 
 def _map(facts: RunFacts, name: str) -> str:
     if facts.picture is None:
         return ""
     chart = map_chart(facts.picture, facts.labels, facts.cloud, f"{name}-map")
-    said = (
+    caption = (
         "Plane in which the public prototypes (crosses) differ most. Circles: released modes with "
         "one standard deviation; dotted: nothing released, the label text alone."
     )
     if facts.cloud is not None:
-        said += " Pale dots: true rows, known in this simulation only."
-    return figure(chart, said)
+        caption += " Pale dots: true rows, known in this simulation only."
+    return figure(chart, caption)
 
 
 def _noise(facts: RunFacts, name: str) -> str:
@@ -232,8 +232,8 @@ def _noise(facts: RunFacts, name: str) -> str:
     directions = _bands(_mean(np.square(facts.picture["directions"])))
     by_direction = bars_chart(directions, "signal to noise", 1.0, f"{name}-directions")
     first = figure(by_block, "By block of a release. Below 1 (dashed) noise is larger.")
-    said = "Of the means, by public direction, leading ones first. A mean over many is trusted "
-    second = figure(by_direction, f"{said}where a single one is not.")
+    caption = "Of the means, by public direction, leading ones first. A mean over many is trusted "
+    second = figure(by_direction, f"{caption}where a single one is not.")
     return first + second
 
 

@@ -19,6 +19,7 @@ from cslr.config import Config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.runs.directory import read_config
 from cslr.runs.verdict import verdict_of
+from cslr.setting_names import dotted
 
 __all__ = ["StoredRun", "cell", "compared", "delete_run", "find_runs", "read_run"]
 
@@ -112,7 +113,7 @@ def find_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
 def compared(runs: Sequence[StoredRun]) -> dict[str, list[Any]]:
     """The settings in which runs differ, then their scores: one value per run."""
     plain = [
-        {**_flat(run.config.model_dump(mode="json")), "privacy.unit": run.config.privacy.unit}
+        {**dotted(run.config.model_dump(mode="json")), "privacy.unit": run.config.privacy.unit}
         for run in runs
     ]
     names = list(dict.fromkeys(name for each in plain for name in each))
@@ -145,17 +146,6 @@ def _figures(run: StoredRun) -> dict[str, Any]:
         "end-to-end ε (roster)": result.get("epsilon", {}).get("end_to_end", {}).get("roster"),
         "verdict": run.verdict,
     }
-
-
-def _flat(plain: dict[str, Any], where: str = "") -> dict[str, Any]:
-    """Dotted names."""
-    flat: dict[str, Any] = {}
-    for key, value in plain.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{where}{key}.")
-        else:
-            flat[f"{where}{key}"] = value
-    return flat
 
 
 def delete_run(path: Path) -> None:

@@ -49,7 +49,6 @@ from cslr.files import (
     write_all,
     write_atomic,
 )
-from cslr.former_settings import current_settings
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.entries import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
@@ -94,17 +93,15 @@ class RunDirectory:
 
     def _check(self) -> None:
         """Refuse a directory of another run, or one that is not a run directory."""
-        wanted = _absolute(self.config.model_dump(mode="json"))
+        current = _absolute(self.config.model_dump(mode="json"))
         file = self.path / "config.json"
         if file.exists():
             try:
                 stored = _absolute(_today(json.loads(file.read_text(encoding="utf-8"))))
-            except (json.JSONDecodeError, UnicodeDecodeError, AttributeError):
+            except (ValueError, TypeError):
                 raise RunDirectoryError(f"{file} is damaged; choose another --run-dir") from None
-            except ValueError as error:
-                raise RunDirectoryError(f"{file}: {error}; or choose another --run-dir") from None
-            if stored != wanted:
-                names = ", ".join(_changed(stored, wanted))
+            if stored != current:
+                names = ", ".join(_changed(stored, current))
                 raise RunDirectoryError(
                     f"{self.path} contains a run with another configuration (different: "
                     f"{names}); choose another --run-dir, or use the settings of that run"
@@ -115,10 +112,10 @@ class RunDirectory:
                 f"{self.path} exists and is not a run directory; choose another --run-dir"
             )
 
-    def find(self, **wanted: object) -> dict[str, Any] | None:
+    def find(self, **fields: object) -> dict[str, Any] | None:
         """The trace line with these values, if that step was finished."""
         for line in self.trace:
-            if all(line.get(name) == value for name, value in wanted.items()):
+            if all(line.get(name) == value for name, value in fields.items()):
                 return line
         return None
 
@@ -316,11 +313,10 @@ _PATHS = (
 
 def _today(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored configuration as this version writes it; as it is if it is none of this version."""
-    settings = current_settings(stored)
     try:
-        return Config.model_validate(settings).model_dump(mode="json")
+        return Config.model_validate(stored).model_dump(mode="json")
     except ValidationError:
-        return settings
+        return stored
 
 
 def _absolute(plain: dict[str, Any]) -> dict[str, Any]:

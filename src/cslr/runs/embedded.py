@@ -74,14 +74,14 @@ def load_embedded(given: Config | SettledConfig, progress: bool = False) -> Embe
     """Load and embed everything the configuration names; texts seen before come from the cache."""
     started = time.perf_counter()
     settled = given if isinstance(given, SettledConfig) else settle(given)
-    config, wanted = settled.given, settled.given.stream
+    config, chosen = settled.given, settled.given.stream
     check_matcher(config.replay.matching)
     notices: tuple[str, ...] = ()
     if settled.declaration is not None:
-        stream, notices = load_own_stream(wanted, settled.declaration)
+        stream, notices = load_own_stream(chosen, settled.declaration)
     else:
-        stream = load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario)
-    stream.scenario(wanted.scenario)
+        stream = load_stream(chosen.name, chosen.data, chosen.rows, chosen.scenario)
+    stream.scenario(chosen.scenario)
     embedded = embed_stream(stream, config, started, progress)
 
     def seen_by(encoder: str) -> EmbeddedStream:

@@ -310,8 +310,8 @@ def _first(given: dict[str, bool]) -> str | None:
 
 def _shared(source: Path, sentences: list[str]) -> str:
     """A notice about public sentences that also occur in clients' texts."""
-    wanted = set(sentences)
-    lines = [line.number for line in lines_of(source) if line.text.strip() in wanted]
+    shared = set(sentences)
+    lines = [line.number for line in lines_of(source) if line.text.strip() in shared]
     shown = ", ".join(map(str, lines[:_SHOWN])) + (", ..." if len(lines) > _SHOWN else "")
     return (
         f"warning: {len(sentences)} sentences of {source} also occur in clients' texts (line "

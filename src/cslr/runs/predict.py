@@ -96,9 +96,9 @@ class ModelFacts:
         """(c,) the labels an answer may have: those of a task, or of all that were learnt."""
         if task is not None and task not in self.tasks:
             raise ConfigError(f"unknown task {task!r}; tasks of this run: {', '.join(self.tasks)}")
-        wanted = self.tasks if task is None else (task,)
+        tasks = self.tasks if task is None else (task,)
         allowed = np.zeros(len(self.labels), dtype=np.bool_)
-        for name in wanted:
+        for name in tasks:
             allowed[list(self.tasks[name])] = True
         return allowed
 

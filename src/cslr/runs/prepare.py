@@ -236,7 +236,7 @@ def context_of(
         seeds=Seeds(seed),
         test_shares=_shares(embedded),
         keep=directory.seed(seed, ledger),
-        spoken=None if settled.is_compared else _spoken(config, plan, ledger),
+        cap_memory=None if settled.is_compared else _cap_memory(config, plan, ledger),
         reads=settled.method.reads,
         units=_units(config, stream, population.count),
     )
@@ -245,7 +245,7 @@ def context_of(
     return _upgraded(replace(context, views=_views(context, embedded)), config, embedded, seed)
 
 
-def _spoken(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
+def _cap_memory(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
     """The tasks that clients have contributed to, where a cap is enforced."""
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:

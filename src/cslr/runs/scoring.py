@@ -173,11 +173,11 @@ def entity_f1(truth: Sequence[Sequence[str]], guess: Sequence[Sequence[str]]) ->
 def _entities(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     """Type, first place and place after the last: a B- and the I- of its type that follow."""
     kind, start = "", -1
-    for place, tag in enumerate(tags):
+    for position, tag in enumerate(tags):
         if kind and tag != f"I-{kind}":
-            yield kind, start, place
+            yield kind, start, position
             kind = ""
         if tag[0] == "B":
-            kind, start = tag[2:], place
+            kind, start = tag[2:], position
     if kind:
         yield kind, start, len(tags)

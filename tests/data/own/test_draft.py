@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cslr.cli.data_files import init_file, init_text
+from cslr.cli.data_files import init_file
 from cslr.data.own import check, declaration_path, draft, load_declaration, load_own
 from cslr.errors import ConfigError, CslrError, DataError
 
@@ -36,7 +36,7 @@ def test_a_draft_that_is_filled_in_loads(write, rows):
     path = write("csv", rows)
     declared = init_file(path).path
     assert declared == declaration_path(path)
-    assert declared.read_text(encoding="utf-8") == init_text(path)
+    assert declared.read_text(encoding="utf-8") == draft(path)
     with pytest.raises(
         ConfigError, match="add a description of label 'blame'; add a description of label 'order'"
     ):
@@ -65,8 +65,8 @@ def test_a_draft_is_written_again_and_a_declaration_is_not(write, rows, tmp_path
     again = init_file(path)
     assert again.before == declared.with_name("shops.cslr.toml~")
     assert "epsilon = 2.0" in again.before.read_text()
-    assert declared.read_text(encoding="utf-8") == init_text(path)
-    for kept in (filled(init_text(path)), "not = [toml", "other = 1"):
+    assert declared.read_text(encoding="utf-8") == draft(path)
+    for kept in (filled(draft(path)), "not = [toml", "other = 1"):
         declared.write_text(kept)
         with pytest.raises(ConfigError, match=r"shops\.cslr\.toml exists already"):
             init_file(path)

@@ -7,13 +7,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'cslr[flower]'")
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from cslr.errors import MalformedMessage
-from cslr.federation.flower.apps import CODES_FROM, body_of, client_app, message_for, server_app
-from cslr.federation.flower.local_grid import LocalGrid
+from cslr.federation.flower.apps import CODES_FROM, body_of, client_app, message_for
 from cslr.federation.flower.transport import GridTransport
 from cslr.federation.parties.refusals import FAILED
+from tests.federation.flower.local_grid import LocalGrid
 from tests.federation.parties.machines import N
 
 
@@ -81,21 +81,6 @@ def test_a_message_without_bytes_is_refused():
 
 def test_the_deadline_is_the_time_to_live():
     assert message_for(1, "keys", b"", 7.5).metadata.ttl == 7.5
-
-
-def test_the_server_app_runs_with_the_grid_alone():
-    given = []
-    context = Context(
-        run_id=1,
-        node_id=1,
-        node_config={},
-        state=RecordDict(),
-        run_config={"sigma": 0.0},
-        series_id=1,
-    )
-    grid = LocalGrid({})
-    server_app(given.append)(grid, context)
-    assert given == [grid]
 
 
 def test_somebody_else_on_the_grid_is_no_member(machines):

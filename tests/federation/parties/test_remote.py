@@ -35,8 +35,8 @@ class SharesClients:
         self.population, self.terms, self.keys = population, terms, keys
         self.count = population.count
 
-    def cohort(self, task, taking_part, cap, spoken=None, alone=False):
-        outer, inner = self, self.population.cohort(task, taking_part, cap, spoken, True)
+    def cohort(self, task, taking_part, cap, cap_memory=None, alone=False):
+        outer, inner = self, self.population.cohort(task, taking_part, cap, cap_memory, True)
 
         class Cohort:
             def noised(self, ask, charge, ledger):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -107,52 +106,16 @@ def test_the_receipt_of_one_task_does_not_pass_for_another(opened, summed):
         ledger.accept("task 1", ledger.receipt("task 0"))
 
 
-# -- older ledgers ---------------------------------------------------------------------------------
+# -- other versions --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def old(path) -> str:
-    """As the first version wrote it: no id, no head, one charge that is not settled."""
+@pytest.mark.parametrize("version", [1, 3, None])
+def test_the_ledger_of_another_format_is_refused_by_name(path, keys, version):
     chain = Chain.at(path)
-    budget = {"epsilon": 8.0, "delta": 1e-5, "adversary": "roster"}
-    facts = {"name": "clinics", "unit": "client", "adjacency": "zero-out"}
-    chain.append("open", {**facts, "version": 1, "budget": budget, "privacy": "enforced"})
-    body = {"label": "task 0", "round": 0, "part": "replay", "sigma": 3.0, "q": 1.0}
-    chain.append("charge", {**body, "attempt": 0, "commitment": "0" * 64, "tag": ""})
-    chain.close()
-    head_of(path).unlink()
-    return path.read_text()
-
-
-def test_an_older_ledger_is_read_and_continued(old, opened, path, summed):
-    assert Ledger.read(path).charges == (CHARGE,)
-    ledger = opened()
-    release(summed, Charge("task 1", 1, "replay", 3.0), ledger)
-    assert path.read_text().startswith(old)
-    assert head_of(path).exists()
-    assert ledger.id == json.loads(old.splitlines()[0])["hash"][:32]
-
-
-def test_what_was_kept_beside_an_older_ledger_needs_no_receipt(old, opened, summed):
-    ledger = opened()
-    ledger.accept("task 0", None)
-    release(summed, Charge("task 1", 1, "replay", 3.0), ledger)
-    ledger.accept("task 1", ledger.receipt("task 1"))
-
-
-def test_an_older_ledger_that_is_cut_after_it_was_continued_is_refused(old, opened, path, summed):
-    release(summed, Charge("task 1", 1, "replay", 3.0), opened())
-    path.write_text(old)
-    with pytest.raises(LedgerCorrupted, match="has 2 records"):
-        opened()
-
-
-def test_the_ledger_of_a_newer_program_is_refused(path, keys):
-    chain = Chain.at(path)
-    chain.append("open", {"version": 3, "name": "clinics"})
+    chain.append("open", {"version": version, "name": "clinics"})
     chain.close()
     for open_ in (Ledger.read, lambda path: Ledger.at(path, FEDERATION, keys)):
-        with pytest.raises(LedgerCorrupted, match="newer version of cslr"):
+        with pytest.raises(LedgerCorrupted, match=f"a ledger of format {version}; .* reads format"):
             open_(path)
 
 

@@ -112,20 +112,3 @@ def test_a_plan_beyond_tolerance_is_refused_with_the_distance(tmp_path):
             ledger.fix_plan(plan, far)
         with pytest.raises(PlanChanged, match=r"space\.centre \(0\.1 apart, 0\.001 allowed\)"):
             ledger.upgrade_plan(plan, far, {})
-
-
-def test_a_plan_of_an_earlier_version_is_read_and_refused_by_name(tmp_path):
-    plan = calibrate(Budget(8.0), 4, cap=2)
-    with ledger_at(tmp_path) as ledger:
-        ledger.fix_plan(plan, {"space": "8f14e45fceea167a", "prototypes": "c9f0", "seed": 13})
-    now = {"space": {"encoder": "a"}, "prototypes": {"labels": [0]}, "seed": 13}
-    with ledger_at(tmp_path) as ledger:
-        assert ledger.cap == 2
-        assert not ledger.has_fixed(plan, now)
-        with pytest.raises(
-            PlanChanged,
-            match=r"earlier version of cslr, which wrote digests of public\.prototypes, "
-            r"public\.space.*Finish it with the version that started it",
-        ):
-            ledger.fix_plan(plan, now)
-    assert Ledger.read(tmp_path / "ledger.jsonl").cap == 2

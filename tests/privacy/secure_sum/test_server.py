@@ -83,9 +83,7 @@ def test_a_flipped_signature_or_body_is_refused(five, kind):
     for bad in (spoilt, replace(honest, **changed)):
         with pytest.raises(BadSignature, match="not that of member 0"):
             five.server.take(bad)
-    assert five.server.awaited == {0, 1, 2, 3, 4}
-    five.server.take(honest)
-    assert five.server.awaited == {1, 2, 3, 4}
+    five.server.take(honest)  # not AlreadySent: the refused ones left no trace
 
 
 @each_kind

@@ -18,8 +18,8 @@ SMALL = {
     "stream.clients": 12,
     "privacy.epsilon": 4.0,
     "replay.dimension": 8,
-    "replay.anchors": 20,
-    "head.samples": 20,
+    "paper.m": 20,
+    "paper.n_r": 20,
 }
 
 

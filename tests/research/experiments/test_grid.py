@@ -122,7 +122,7 @@ def test_where_the_data_lie_does_not_change_a_name(tmp_path):
         {"stream__alpha": 0.3},
         {"privacy__epsilon": 4},
         {"privacy__epsilon": float("inf")},
-        {"replay__anchors": 50},
+        {"paper__m": 50},
     ],
     ids=str,
 )
@@ -176,9 +176,6 @@ def test_cells_that_read_other_rows_have_another_study(settings):
     [
         ({}, []),
         ({"samples": 99}, ["paper.n_r 99, now 500"]),
-        ({"passes": 10}, []),
-        ({"passes": 99}, ["head.passes 99, now fixed at 10"]),
-        ({"learning_rate": 3e-4}, []),
         ({"removed_since": 1}, []),
     ],
 )

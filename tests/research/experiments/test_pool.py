@@ -32,7 +32,7 @@ pytestmark = [
     ),
 ]
 
-LONG = {"head.samples": 1200}  # about a second between two rows
+LONG = {"paper.n_r": 1200}  # about a second between two rows
 
 
 # -- who gets what ---------------------------------------------------------------------------------

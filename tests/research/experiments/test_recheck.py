@@ -23,7 +23,7 @@ from cslr.runs.embedded import load_embedded
 GOLDEN = Places(Path(__file__).parent / "golden")
 CASES = {
     "cslr": {},
-    "cslr-paper": {"replay.list_size": 2, "head.rounds": 5, "paper.calibration": "sigma"},
+    "cslr-paper": {"paper.list_size": 2, "head.rounds": 5, "paper.calibration": "sigma"},
     "dp-sgd": {"head.rounds": 3},
     "dp-stat-share": {},
 }

@@ -48,4 +48,4 @@ def embedded(world) -> EmbeddedStream:
 
 @pytest.fixture(scope="session")
 def config():
-    return load_config(None, {"replay.dimension": 8, "replay.anchors": 24, "seeds": [13]})
+    return load_config(None, {"replay.dimension": 8, "paper.m": 24, "seeds": [13]})

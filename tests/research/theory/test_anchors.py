@@ -166,7 +166,7 @@ def test_a_study_is_examined_at_the_papers_counts(config, embedded):
 
 @pytest.mark.parametrize(("anchors", "counts"), [(601, None), (24, [10, 601])])
 def test_more_anchors_than_sentences_are_refused(config, embedded, anchors, counts):
-    many = with_settings(config, {"replay.anchors": anchors})
+    many = with_settings(config, {"paper.m": anchors})
     with pytest.raises(ConfigError, match="600 public sentences, so 601 anchors"):
         examine(many, embedded, 0.25, 0.05, counts)
 

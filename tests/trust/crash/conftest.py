@@ -21,7 +21,7 @@ KINDS = {
     "sum": (3, {}),
     "list": (
         2,
-        {"method": "cslr-paper", "head.kind": "released", "replay.list_size": 2},
+        {"method": "cslr-paper", "head.kind": "released", "paper.list_size": 2},
     ),
     "evaluated": (2, {"privacy.evaluate": "private"}),
     "heads": (2, {"head.kind": "dp-fedavg", "head.rounds": 2}),

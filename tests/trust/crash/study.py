@@ -38,8 +38,8 @@ from .points import Points
 WIDTH = 16  # d
 SMALL = {
     "replay.dimension": 6,
-    "replay.anchors": 12,
-    "head.samples": 8,
+    "paper.m": 12,
+    "paper.n_r": 8,
     "yardsticks": False,
 }
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.trust, pytest.mark.xdist_group("crash")]
 
 WIDTH = 384
 PROMPT = 10.0  # seconds, on a busy machine
-SMALL = {"replay.dimension": 16, "replay.anchors": 20, "head.samples": 10}
+SMALL = {"replay.dimension": 16, "paper.m": 20, "paper.n_r": 10}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from .world import Case, Company, Transcript, World, differences, moved, rows_of
 
 pytestmark = pytest.mark.xdist_group("worlds")
 
-SMALL = {"replay.dimension": 8, "replay.anchors": 12, "head.samples": 12}
+SMALL = {"replay.dimension": 8, "paper.m": 12, "paper.n_r": 12}
 
 
 class CalledWorld(World):

@@ -36,9 +36,9 @@ SMALL = """yardsticks = false
 seeds = [13]
 [replay]
 dimension = 8
-anchors = 12
-[head]
-samples = 12
+[paper]
+m = 12
+n_r = 12
 """
 COMPANY = 0.05
 """How far the texts that are given together move each other's vectors."""

@@ -9,10 +9,10 @@ from typing import Final
 
 from rich.console import Console
 
-__all__ = ["StepLines", "Told", "steps"]
+__all__ = ["OnStep", "StepLines", "steps"]
 
-Told = Callable[[str, int, int], None]
-"""Told of every step: what it is, how many are done, and of how many."""
+OnStep = Callable[[str, int, int], None]
+"""Called with every step: what it is, how many are done, and of how many."""
 
 _EVERY: Final = 10.0
 """Seconds between two lines of a log."""
@@ -40,7 +40,7 @@ class StepLines:
 
 
 @contextmanager
-def steps(console: Console, quiet: bool = False, timed: bool = True) -> Iterator[Told]:
+def steps(console: Console, quiet: bool = False, timed: bool = True) -> Iterator[OnStep]:
     """Show progress as a bar, as lines if there is no terminal, or not at all if quiet.
 
     timed: whether lines may depend on time. With enforced privacy they may not: how long a step

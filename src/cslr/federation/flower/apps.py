@@ -1,4 +1,4 @@
-"""Flower's two apps: they carry bytes between ``Node.answer`` and a ``Transport``.
+"""A node's Flower app and its messages: bytes between ``Node.answer`` and a ``Transport``.
 
 Nothing is read from a run's configuration, which the server sets. An error leaves a node as a fixed
 code without text.
@@ -11,13 +11,12 @@ from typing import Final
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
 
 from cslr.errors import MalformedMessage
 from cslr.federation.parties.node import ROUTES
 from cslr.federation.parties.refusals import code_of
 
-__all__ = ["CODES_FROM", "body_of", "client_app", "message_for", "server_app"]
+__all__ = ["CODES_FROM", "body_of", "client_app", "message_for"]
 
 CODES_FROM: Final = 1000
 """Our codes of refusals begin here; below are Flower's own."""
@@ -60,15 +59,4 @@ def client_app(
 
     for route in ROUTES:
         register(route)
-    return app
-
-
-def server_app(main: Callable[[Grid], None]) -> ServerApp:
-    """A ServerApp that runs ``main`` with the grid."""
-    app = ServerApp()
-
-    @app.main()
-    def run(grid: Grid, context: Context) -> None:
-        main(grid)
-
     return app

@@ -57,8 +57,8 @@ def empty_bundle(apps: str = _APPS) -> bytes:
 
     apps: the source of its two apps; another one shows that nobody runs it.
     """
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "app"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "app"
         (folder / "empty_bundle").mkdir(parents=True)
         (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
         (folder / "empty_bundle" / "__init__.py").write_text("", encoding="utf-8")

@@ -46,26 +46,28 @@ class GridTransport:
     def ask(self, route: str, bodies: Mapping[int, bytes], seconds: float) -> dict[int, Reply]:
         """The answers that came in time."""
         there = self.present() & bodies.keys()
-        wanted = {self._nodes[member]: (route, bodies[member]) for member in sorted(there)}
-        replies = self._exchange(wanted, seconds)
+        questions = {self._nodes[member]: (route, bodies[member]) for member in sorted(there)}
+        replies = self._exchange(questions, seconds)
         found = {member: replies.get(self._nodes[member]) for member in there}
         return {member: reply for member, reply in found.items() if reply is not None}
 
     def _greet(self, nodes: list[int]) -> None:
         challenge = os.urandom(CHALLENGE_BYTES)
-        asked = dict.fromkeys(nodes, ("hello", challenge))
-        for node, reply in self._exchange(asked, self.hello_seconds).items():
+        questions = dict.fromkeys(nodes, ("hello", challenge))
+        for node, reply in self._exchange(questions, self.hello_seconds).items():
             try:
                 self._nodes[proven(self.terms, challenge, reply.body)] = node
             except CslrError:
                 continue  # somebody who is no member; it may be asked again later
 
-    def _exchange(self, asked: Mapping[int, tuple[str, bytes]], seconds: float) -> dict[int, Reply]:
+    def _exchange(
+        self, questions: Mapping[int, tuple[str, bytes]], seconds: float
+    ) -> dict[int, Reply]:
         """By node."""
-        if not asked:
+        if not questions:
             return {}
-        messages = [message_for(node, *question, seconds) for node, question in asked.items()]
-        pushed = zip(self.grid.push_messages(messages), asked, strict=False)
+        messages = [message_for(node, *question, seconds) for node, question in questions.items()]
+        pushed = zip(self.grid.push_messages(messages), questions, strict=False)
         waiting = {name: node for name, node in pushed if name}
         replies: dict[int, Reply] = {}
         end = time.monotonic() + seconds

@@ -169,8 +169,8 @@ class Roster(_Public):
             "left": before.keys() - now.keys(),
             "new key": changed,
         }
-        told = [f"{what}: {', '.join(sorted(names))}" for what, names in parts.items() if names]
-        return "; ".join(told) or "the same members"
+        changes = [f"{what}: {', '.join(sorted(names))}" for what, names in parts.items() if names]
+        return "; ".join(changes) or "the same members"
 
     def terms(self, charter: Charter) -> SumTerms:
         """The terms of the secure sum; refused if the roster belongs to another charter."""

@@ -145,16 +145,16 @@ class Coordinator:
     def _wait_for_quorum(self, label: str) -> None:
         """A session without enough members would end at once: wait for those that are away."""
         end = time.monotonic() + self.patience
-        told = False
+        reported = False
         while len(there := self.transport.present()) < self.terms.quorum:
             if time.monotonic() >= end:
                 raise SumAborted(
                     f"only {len(there)} members can be reached; {self.terms.quorum} are needed. "
                     "Start the other nodes and repeat the command"
                 )
-            if not told:
+            if not reported:
                 self._tell("waiting", label, tuple(sorted(there)), "for more members")
-            told = True
+            reported = True
             time.sleep(1.0)
 
     def _prepare(self, label: str) -> None:

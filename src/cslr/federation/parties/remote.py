@@ -37,7 +37,7 @@ class RemoteClients:
         task: int,
         taking_part: BoolArray,
         cap: int,
-        spoken: CapMemory | None = None,
+        cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> RemoteCohort:
         """All of them: nodes keep the caps of their units themselves, and everybody takes part."""

@@ -31,21 +31,21 @@ def pack_result(files: dict[str, bytes]) -> bytes:
 
 def unpack_result(body: bytes) -> dict[str, bytes]:
     """The inverse of ``pack_result``; a name that is not expected is refused."""
-    count, place = int.from_bytes(body[:4], "little"), 4
+    count, offset = int.from_bytes(body[:4], "little"), 4
     if count > _MOST_FILES:
         raise BadField(f"a result has at most {_MOST_FILES} files, not {count}")
     files: dict[str, bytes] = {}
     for _ in range(count):
-        name_size = int.from_bytes(body[place : place + 2], "little")
-        size = int.from_bytes(body[place + 2 : place + 10], "little")
-        begin = place + 10 + name_size
+        name_size = int.from_bytes(body[offset : offset + 2], "little")
+        size = int.from_bytes(body[offset + 2 : offset + 10], "little")
+        begin = offset + 10 + name_size
         if len(body) < begin + size:
             raise TruncatedMessage("a result ends within a file")
-        name = body[place + 10 : begin].decode("ascii", "replace")
+        name = body[offset + 10 : begin].decode("ascii", "replace")
         if not _NAME.fullmatch(name) or name in files:
             raise BadField("a result names a file that is not expected, or one twice")
         files[name] = body[begin : begin + size]
-        place = begin + size
-    if place != len(body):
-        raise TrailingBytes(f"{len(body) - place} bytes after the last file")
+        offset = begin + size
+    if offset != len(body):
+        raise TrailingBytes(f"{len(body) - offset} bytes after the last file")
     return files

@@ -91,7 +91,7 @@ def held_by(
         torch.from_numpy(targets.astype(np.float32)),
     )
     ends = np.cumsum(mask.sum(axis=1))[:-1]
-    clients = [examples.clients[place] for place in some]
+    clients = [examples.clients[index] for index in some]
     return ClientPools(pool, clients, np.split(np.arange(len(labels)), ends))
 
 
@@ -99,14 +99,14 @@ def held_by(
 class _Picks:
     """Which rows a client takes in which iteration: (b, iterations, n) each, by its own stream."""
 
-    own: Tensor
+    local: Tensor
     noise: Tensor
     replay: Tensor
     echoes: Tensor
 
     @classmethod
     def of(cls, held: ClientPools, sent: Sent, iterations: int, batch: int, seeds: Seeds) -> _Picks:
-        own, others = [], []
+        local, server = [], []
         sizes = [
             len(sent.noise),
             len(sent.replay) if sent.replay is not None else 1,
@@ -114,23 +114,27 @@ class _Picks:
         ]
         for client, rows in zip(held.clients, held.holds, strict=True):
             rng = seeds.at("client", client)
-            own.append(rows[rng.integers(len(rows), size=(iterations, batch))])
-            others.append([rng.integers(size, size=(iterations, batch)) for size in sizes])
-        noise, replay, echoes = torch.from_numpy(np.array(others).swapaxes(0, 1))
-        return cls(torch.from_numpy(np.array(own)), noise, replay, echoes)
+            local.append(rows[rng.integers(len(rows), size=(iterations, batch))])
+            server.append([rng.integers(size, size=(iterations, batch)) for size in sizes])
+        noise, replay, echoes = torch.from_numpy(np.array(server).swapaxes(0, 1))
+        return cls(torch.from_numpy(np.array(local)), noise, replay, echoes)
 
     def batches(self, held: ClientPools, sent: Sent) -> Iterator[Batch]:
         """Half of a batch is a client's own rows, half replay."""
-        for step in range(self.own.shape[1]):
-            own, others = self.own[:, step], self.replay[:, step]
-            x, labels, targets = held.rows.x[own], held.rows.labels[own], held.rows.targets[own]
+        for step in range(self.local.shape[1]):
+            local, replayed = self.local[:, step], self.replay[:, step]
+            x, labels, targets = (
+                held.rows.x[local],
+                held.rows.labels[local],
+                held.rows.targets[local],
+            )
             echoes = None
             if sent.echoes is not None:
                 echoes = sent.echoes[labels, self.echoes[:, step]]
             if sent.replay is not None:
-                x = torch.cat([x, sent.replay.x[others]], dim=1)
-                labels = torch.cat([labels, sent.replay.labels[others]], dim=1)
-                targets = torch.cat([targets, sent.replay.targets[others]], dim=1)
+                x = torch.cat([x, sent.replay.x[replayed]], dim=1)
+                labels = torch.cat([labels, sent.replay.labels[replayed]], dim=1)
+                targets = torch.cat([targets, sent.replay.targets[replayed]], dim=1)
             conditions = labels[:, :: 1 if sent.replay is None else 2]
             noise = sent.noise[self.noise[:, step]]
             yield Batch(x, labels, targets, noise, conditions, echoes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.methods.fedcil.networks import Networks, Shapes
-from cslr.methods.fedcil.training import Batch, Steps, answers_of, train
+from cslr.methods.fedcil.training import Batch, Steps, targets_for, train
 from cslr.protocol.targets import Family
 
 __all__ = ["Pool", "Snapshot", "echoes", "generated", "imitate", "learn", "normal"]
@@ -54,25 +54,25 @@ def generated(
     """
     pairs = [(of, label) for of, each in enumerate(snapshots) for label in each.labels.tolist()]
     shares = np.array([family.shares[label] for _, label in pairs])
-    chosen = rng.choice(len(pairs), size=count, p=shares / shares.sum())
+    drawn = rng.choice(len(pairs), size=count, p=shares / shares.sum())
     parts = []
     for number, snapshot in enumerate(snapshots):
-        mine = [pairs[pair][1] for pair in chosen if pairs[pair][0] == number]
-        if mine:
-            parts.append(_asked(snapshot.model, torch.tensor(mine), shapes, family, rng))
+        requested = [pairs[pair][1] for pair in drawn if pairs[pair][0] == number]
+        if requested:
+            parts.append(_generate(snapshot.model, torch.tensor(requested), shapes, family, rng))
     x, labels, targets = (torch.cat(each) for each in zip(*parts, strict=True))
     return Pool(x, labels, targets)
 
 
-def _asked(
+def _generate(
     model: FloatArray, labels: Tensor, shapes: Shapes, family: Family, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows of one model for ``labels`` (n,)."""
     networks = Networks.copies(shapes, model, 1)
     with torch.no_grad():
         x = networks.generate(normal(rng, 1, len(labels), shapes.noise), labels[None])
-        _, answers = networks.judge(x)
-        targets = answers_of(labels[None], answers, family)
+        _, logits = networks.judge(x)
+        targets = targets_for(labels[None], logits, family)
     return x[0], labels, targets[0]
 
 
@@ -81,7 +81,7 @@ def echoes(
 ) -> Tensor:
     """(c, each, r) rows of a model for every label."""
     labels = torch.arange(shapes.labels).repeat_interleave(each)
-    x, _, _ = _asked(model, labels, shapes, family, rng)
+    x, _, _ = _generate(model, labels, shapes, family, rng)
     return x.reshape(shapes.labels, each, -1)
 
 
@@ -128,12 +128,12 @@ def imitate(
     """A model whose generator gives the rows of a public pool, each from noise of its own."""
     noise = _noise_of(pool, shapes.noise, rng)
     networks = Networks.copies(shapes, model, 1)
-    wanted = torch.nn.functional.normalize(pool.x, dim=-1)
+    directions = torch.nn.functional.normalize(pool.x, dim=-1)
     optimizer = torch.optim.Adam(list(networks.generator), lr=rate, fused=True)
     for _ in range(iterations):
         rows = torch.from_numpy(rng.integers(len(pool), size=(1, batch)))
         x = networks.generate(noise[rows], pool.labels[rows]) / shapes.radius
-        loss = (x - wanted[rows]).square().sum(dim=-1).mean()
+        loss = (x - directions[rows]).square().sum(dim=-1).mean()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -77,9 +77,9 @@ def prior_rows(
     z, targets = sampler.draw(most, rng)
     labels = np.repeat(np.arange(family.labels), most)
     share = family.shares[labels] / family.shares.max()
-    kept = np.arange(len(labels)) % most < np.round(share * most)
+    chosen = np.arange(len(labels)) % most < np.round(share * most)
     return Pool(
-        torch.from_numpy(coordinates.into(z[kept])),
-        torch.from_numpy(labels[kept]),
-        torch.from_numpy(targets[kept]),
+        torch.from_numpy(coordinates.into(z[chosen])),
+        torch.from_numpy(labels[chosen]),
+        torch.from_numpy(targets[chosen]),
     )

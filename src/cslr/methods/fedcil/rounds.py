@@ -79,8 +79,8 @@ class PublicSide:
     def _teachers(self, task: int, snapshots: tuple[FloatArray, ...]) -> list[Snapshot]:
         """Released models of earlier tasks, each for its own labels, and the prior for the rest."""
         context = self.context
-        own = [np.array(labels) for labels in context.tasks]
-        teachers = [Snapshot(snapshots[t + 1], own[t]) for t in range(task)]
+        labels_of = [np.array(labels) for labels in context.tasks]
+        teachers = [Snapshot(snapshots[t + 1], labels_of[t]) for t in range(task)]
         unseen = np.flatnonzero(~context.seen(task + 1))
         if self.prior is not None and len(unseen):
             teachers.append(Snapshot(snapshots[0], unseen))
@@ -119,12 +119,12 @@ class PublicSide:
     ) -> NetworkTraining:
         """The request for a round."""
         recipe, shapes, family = self.recipe, self.shapes, self.context.family
-        heard = None
+        echoed = None
         if number and recipe.consistency:
-            heard = echoes(model, recipe.pool // 4, shapes, family, seeds.at("echoes"))
+            echoed = echoes(model, recipe.pool // 4, shapes, family, seeds.at("echoes"))
         noise = normal(seeds.at("noise"), recipe.pool, shapes.noise)
         return NetworkTraining(
-            sent=Sent(model, noise, replay, heard),
+            sent=Sent(model, noise, replay, echoed),
             coordinates=self.coordinates,
             shapes=shapes,
             family=family,

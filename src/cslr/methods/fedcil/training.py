@@ -17,7 +17,7 @@ from torch.nn import functional
 from cslr.methods.fedcil.networks import Networks
 from cslr.protocol.targets import Family
 
-__all__ = ["Batch", "Steps", "answers_of", "train"]
+__all__ = ["Batch", "Steps", "targets_for", "train"]
 
 BETAS: Final = (0.5, 0.99)
 WEIGHT_DECAY: Final = 1e-5
@@ -55,8 +55,8 @@ def train(networks: Networks, batches: Iterable[Batch], family: Family, steps: S
     generator = _adam(networks.generator, steps.generator_rate)
     for batch in batches:
         if not steps.generator_rate:
-            _, answers = networks.judge(batch.x)
-            _step(critic, _class_loss(answers, batch.targets, family))
+            _, logits = networks.judge(batch.x)
+            _step(critic, _class_loss(logits, batch.targets, family))
             continue
         fakes = networks.generate(batch.noise, batch.conditions)
         loss = _critic_loss(networks, batch, fakes.detach(), family, steps.consistency)
@@ -84,53 +84,53 @@ def _critic_loss(
     networks: Networks, batch: Batch, fakes: Tensor, family: Family, consistency: float
 ) -> Tensor:
     """(b,) each model's own."""
-    real, answers = networks.judge(batch.x)
+    real, logits = networks.judge(batch.x)
     fake, _ = networks.judge(fakes)
     loss = functional.softplus(-real).mean(dim=-1) + functional.softplus(fake).mean(dim=-1)
-    loss = loss + _class_loss(answers, batch.targets, family)
+    loss = loss + _class_loss(logits, batch.targets, family)
     loss = loss + STEEPNESS / 2 * networks.steepness(batch.x).mean(dim=-1)
     if batch.echoes is None or not consistency:
         return loss
     count = batch.echoes.shape[1]
     _, echoed = networks.judge(batch.echoes)
-    wanted = answers_of(batch.labels[:, :count], echoed, family)
-    apart = _divergence(answers[:, :count], echoed, family)
-    return loss + consistency * (apart + _class_loss(echoed, wanted, family))
+    targets = targets_for(batch.labels[:, :count], echoed, family)
+    divergence = _divergence(logits[:, :count], echoed, family)
+    return loss + consistency * (divergence + _class_loss(echoed, targets, family))
 
 
 def _generator_loss(networks: Networks, batch: Batch, fakes: Tensor, family: Family) -> Tensor:
-    real, answers = networks.judge(fakes)
-    wanted = answers_of(batch.conditions, answers, family)
-    return functional.softplus(-real).mean(dim=-1) + _class_loss(answers, wanted, family)
+    real, logits = networks.judge(fakes)
+    targets = targets_for(batch.conditions, logits, family)
+    return functional.softplus(-real).mean(dim=-1) + _class_loss(logits, targets, family)
 
 
-def answers_of(labels: Tensor, answers: Tensor, family: Family) -> Tensor:
-    """(b, n, outputs) what a critic should say of rows generated for ``labels`` (b, n).
+def targets_for(labels: Tensor, logits: Tensor, family: Family) -> Tensor:
+    """(b, n, outputs) the targets of rows generated for ``labels`` (b, n).
 
-    Where a label does not settle the answer (B- or I-, further intents), what the critic says
-    already: the gradient is then that of the label's own probability.
+    Where a label does not settle the outputs (B- or I-, further intents), the critic's own
+    probabilities: the gradient is then that of the label's probability.
     """
-    said = answers.detach()
+    logits = logits.detach()
     about = torch.from_numpy(family.label_of_output()) == labels[..., None]
     if family.sigmoid:
-        return about.to(said.dtype)
-    return torch.softmax(said.masked_fill(~about, -torch.inf), dim=-1)
+        return about.to(logits.dtype)
+    return torch.softmax(logits.masked_fill(~about, -torch.inf), dim=-1)
 
 
-def _class_loss(answers: Tensor, targets: Tensor, family: Family) -> Tensor:
+def _class_loss(logits: Tensor, targets: Tensor, family: Family) -> Tensor:
     """(b,) cross-entropy, of every output by itself or of all against each other."""
     if family.sigmoid:
-        each = functional.binary_cross_entropy_with_logits(answers, targets, reduction="none")
+        each = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         loss = each.sum(dim=-1)
     else:
-        loss = -(targets * torch.log_softmax(answers, dim=-1)).sum(dim=-1)
+        loss = -(targets * torch.log_softmax(logits, dim=-1)).sum(dim=-1)
     return loss.mean(dim=-1)
 
 
 def _divergence(real: Tensor, echoed: Tensor, family: Family) -> Tensor:
-    """(b,) KL of what is said about the server's rows from what is said about real ones."""
+    """(b,) KL divergence of the outputs at the server's rows from those at real ones."""
     if family.sigmoid:
         real, echoed = (torch.stack([logit, -logit], dim=-1) / 2 for logit in (real, echoed))
-    said, again = torch.log_softmax(real, dim=-1), torch.log_softmax(echoed, dim=-1)
-    apart = said.exp() * (said - again)
-    return apart.flatten(start_dim=2).sum(dim=-1).mean(dim=-1)
+    log_p, log_q = torch.log_softmax(real, dim=-1), torch.log_softmax(echoed, dim=-1)
+    divergence = log_p.exp() * (log_p - log_q)
+    return divergence.flatten(start_dim=2).sum(dim=-1).mean(dim=-1)

@@ -41,7 +41,7 @@ from cslr.methods.method import Fitted, MethodContext, Stages
 from cslr.privacy.accounting import Charge
 
 if TYPE_CHECKING:
-    from cslr.methods.fedta.inference import Answers
+    from cslr.methods.fedta.inference import PersonalModels
     from cslr.methods.fedta.learning import Learner
 
 __all__ = ["stages"]
@@ -60,13 +60,13 @@ def stages(context: MethodContext) -> Stages:
         return learn_task(context, RECIPE, learner_after(tasks - 1))
 
     @cache
-    def answers_of() -> Answers:
-        from cslr.methods.fedta.inference import Answers
+    def models() -> PersonalModels:
+        from cslr.methods.fedta.inference import PersonalModels
 
-        return Answers(context.family, context.tasks, learner_after(0).directions)
+        return PersonalModels(context.family, context.tasks, learner_after(0).directions)
 
     def after(tasks: int) -> Fitted:
-        return answers_of().learnt(learner_after(tasks).people)
+        return models().learnt(learner_after(tasks).people)
 
     for tasks in range(len(context.tasks) + 1):
         yield partial(after, tasks)

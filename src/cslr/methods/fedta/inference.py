@@ -22,18 +22,18 @@ from cslr.methods.fedta.task_rows import outputs_of
 from cslr.methods.method import Fitted
 from cslr.protocol.targets import Family
 
-__all__ = ["Answers"]
+__all__ = ["PersonalModels"]
 
 LEAST: Final = 1e-30
 CHUNK: Final = 4096
 """Embeddings read at a time."""
 
 
-class Answers:
-    """What people say about embeddings.
+class PersonalModels:
+    """Predictions of clients' personal models.
 
-    A person is asked about the same test rows after every task, and again for its own score, so
-    what it said about the last array is remembered; arrays asked about must not be changed.
+    Each model predicts the same test rows after every task, and again for its own score, so its
+    predictions for the last array are cached; arrays must not be changed in place.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Answers:
         self._family = family
         self._directions = directions
         self._outputs = [outputs_of(family, labels) for labels in tasks]
-        self._said: WeakKeyDictionary[Person, tuple[FloatArray, FloatArray]] = WeakKeyDictionary()
+        self._cached: WeakKeyDictionary[Person, tuple[FloatArray, FloatArray]] = WeakKeyDictionary()
 
     def learnt(self, people: Mapping[int, Person]) -> Fitted:
         """The average over ``people``, and each one's own."""
@@ -58,28 +58,28 @@ class Answers:
         scores = np.log(np.maximum(mean, LEAST))
         if self._family.sigmoid:
             scores -= np.log(np.maximum(1.0 - mean, LEAST))
-        heard = self._heard(task for person in people for task in person.heads)
-        return np.where(heard, scores, -np.inf)
+        learnt_outputs = self._outputs_of(task for person in people for task in person.heads)
+        return np.where(learnt_outputs, scores, -np.inf)
 
-    def _heard(self, tasks: Iterable[int]) -> BoolArray:
-        heard = np.zeros(self._family.outputs, dtype=np.bool_)
+    def _outputs_of(self, tasks: Iterable[int]) -> BoolArray:
+        learnt_outputs = np.zeros(self._family.outputs, dtype=np.bool_)
         for task in tasks:
-            heard[self._outputs[task]] = True
-        return heard
+            learnt_outputs[self._outputs[task]] = True
+        return learnt_outputs
 
     def probabilities(self, person: Person, z: FloatArray) -> FloatArray:
-        """(n, outputs) what one person thinks of embeddings (n, d)."""
-        asked, said = self._said.get(person, (None, None))
-        if said is None or asked is not z:
-            said = np.zeros((len(z), self._family.outputs), dtype=np.float32)
+        """(n, outputs) probabilities of one client's model for embeddings (n, d)."""
+        embeddings, p = self._cached.get(person, (None, None))
+        if p is None or embeddings is not z:
+            p = np.zeros((len(z), self._family.outputs), dtype=np.float32)
             for begin in range(0, len(z), CHUNK):
                 rows = slice(begin, begin + CHUNK)
-                said[rows] = self._think(person, z[rows])
-            self._said[person] = (z, said)
-        return said
+                p[rows] = self._predict(person, z[rows])
+            self._cached[person] = (z, p)
+        return p
 
     @torch.no_grad()
-    def _think(self, person: Person, z: FloatArray) -> FloatArray:
+    def _predict(self, person: Person, z: FloatArray) -> FloatArray:
         x = scaled(z, self._directions)[None]
         corrected = adapted(person.adapter, x)
         readings = {
@@ -87,9 +87,9 @@ class Answers:
         }
         nearest = torch.stack([reading.similarity[0] for reading in readings.values()], dim=1)
         weights = (nearest / TEMPERATURE).softmax(dim=1).numpy()  # (n, tasks)
-        found = np.zeros((len(z), self._family.outputs), dtype=np.float32)
-        for place, (task, reading) in enumerate(readings.items()):
+        p = np.zeros((len(z), self._family.outputs), dtype=np.float32)
+        for index, (task, reading) in enumerate(readings.items()):
             logits = reading.logits(person.heads[task])[0]
-            p = logits.sigmoid() if self._family.sigmoid else logits.softmax(dim=-1)
-            found[:, self._outputs[task]] += weights[:, place, None] * p.numpy()
-        return found
+            of_task = logits.sigmoid() if self._family.sigmoid else logits.softmax(dim=-1)
+            p[:, self._outputs[task]] += weights[:, index, None] * of_task.numpy()
+        return p

@@ -67,13 +67,13 @@ def learn_task(context: MethodContext, recipe: AdapterTraining, before: Learner)
         first = sum(len(labels) for labels in context.tasks[: before.tasks])
         head = _first_head(rows, slots, seeds)
         for number in range(recipe.rounds):
-            own = Adapter(*(part.repeat(len(rows.clients), 1, 1) for part in shared))
+            adapters = Adapter(*(part.repeat(len(rows.clients), 1, 1) for part in shared))
             aim = _aim(prototypes, first, slots, number, recipe.rounds)
-            own, head = train(rows, own, head, aim, recipe, seeds.under("round", number))
-            candidates = candidates_of(rows, own, head, first)
+            adapters, head = train(rows, adapters, head, aim, recipe, seeds.under("round", number))
+            candidates = candidates_of(rows, adapters, head, first)
             prototypes = choose(prototypes, candidates, closing=number >= recipe.rounds - 2)
-            shared = fuse(own, anchors, seeds.under("fusion", number))
-        people = {**people, **_taught(before, rows, own, head)}
+            shared = fuse(adapters, anchors, seeds.under("fusion", number))
+        people = {**people, **_trained_clients(before, rows, adapters, head)}
     return Learner(before.tasks + 1, people, shared, prototypes, before.directions)
 
 
@@ -84,13 +84,15 @@ def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> TaskHead:
     return initial_head(rows.clients, rows.x.shape[1], slots, outputs, hidden, seeds)
 
 
-def _taught(before: Learner, rows: TaskRows, own: Adapter, head: TaskHead) -> dict[int, Person]:
+def _trained_clients(
+    before: Learner, rows: TaskRows, adapters: Adapter, head: TaskHead
+) -> dict[int, Person]:
     """The task's clients with what they have learnt."""
     people = {}
-    for place, client in enumerate(rows.clients):
+    for index, client in enumerate(rows.clients):
         heads = before.people[client].heads if client in before.people else {}
-        now = {**heads, before.tasks: one_of(head, place)}
-        people[client] = Person(one_of(own, place), now)
+        after = {**heads, before.tasks: one_of(head, index)}
+        people[client] = Person(one_of(adapters, index), after)
     return people
 
 
@@ -103,10 +105,10 @@ def _anchors(context: MethodContext, directions: FloatArray) -> Tensor:
 def _aim(prototypes: Prototypes, first: int, slots: int, number: int, rounds: int) -> Aim:
     """The known prototypes, and where among them those of the task's slots stand."""
     known = prototypes.known
-    place = torch.where(known, known.cumsum(0) - 1, -1)
+    position = torch.where(known, known.cumsum(0) - 1, -1)
     return Aim(
         prototypes.centres[known],
-        place[first : first + slots],
+        position[first : first + slots],
         negatives=number < rounds - 1,
         weight=CONTRAST * rounds,
     )

@@ -70,24 +70,24 @@ def train(
     no gradient and stays as it is.
     """
     stacks = [part.clone() for part in (*adapter, *head)]
-    own = [stack.unbind() for stack in stacks]
-    optimizer = _adam(own, recipe)
-    for chosen, kept in _batches(rows, head.bias1.shape[-1], recipe, seeds):
+    per_client = [stack.unbind() for stack in stacks]
+    optimizer = _adam(per_client, recipe)
+    for chosen, dropout in _batches(rows, head.bias1.shape[-1], recipe, seeds):
         live = [stack[: len(chosen)].detach().requires_grad_() for stack in stacks]
-        loss = _loss(Adapter(*live[:2]), TaskHead(*live[2:]), rows, chosen, kept, aim)
+        loss = _loss(Adapter(*live[:2]), TaskHead(*live[2:]), rows, chosen, dropout, aim)
         optimizer.zero_grad()
-        for parts, gradient in zip(own, torch.autograd.grad(loss, live), strict=True):
-            for part, mine in zip(parts, gradient.contiguous().unbind(), strict=False):
-                part.grad = mine  # fused Adam reads memory in order, whatever the strides say
+        for parts, gradient in zip(per_client, torch.autograd.grad(loss, live), strict=True):
+            for part, client_gradient in zip(parts, gradient.contiguous().unbind(), strict=False):
+                part.grad = client_gradient  # contiguous: fused Adam reads memory in order
         optimizer.step()
     return Adapter(*stacks[:2]), TaskHead(*stacks[2:])
 
 
-def _adam(own: list[tuple[Tensor, ...]], recipe: AdapterTraining) -> torch.optim.Adam:
+def _adam(per_client: list[tuple[Tensor, ...]], recipe: AdapterTraining) -> torch.optim.Adam:
     rates = {"keys": recipe.key_rate}
     groups = [
         {"params": parts, "lr": rates.get(name, recipe.learning_rate)}
-        for name, parts in zip((*Adapter._fields, *TaskHead._fields), own, strict=True)
+        for name, parts in zip((*Adapter._fields, *TaskHead._fields), per_client, strict=True)
     ]
     return torch.optim.Adam(groups, weight_decay=WEIGHT_DECAY, fused=True)
 
@@ -104,25 +104,25 @@ def _batches(
         order = torch.from_numpy(_shuffled(rows, sizes, seeds.under(epoch)))
         coins = seeds.at(epoch, "dropout")
         for begin in range(0, int(sizes[0]), recipe.batch):
-            kept = coins.random((recipe.batch, hidden), dtype=np.float32) >= DROPOUT
+            dropout = coins.random((recipe.batch, hidden), dtype=np.float32) >= DROPOUT
             chosen = order[: int((sizes > begin).sum()), begin : begin + recipe.batch]
-            yield chosen, torch.from_numpy(kept[: chosen.shape[1]])
+            yield chosen, torch.from_numpy(dropout[: chosen.shape[1]])
 
 
 def _shuffled(rows: TaskRows, sizes: IntArray, seeds: Seeds) -> IntArray:
     """(k, n) each client's rows of an epoch in an order of its own, −1 after the last."""
     order = np.full((len(sizes), int(sizes[0])), -1, dtype=np.int64)
-    for place, (client, held) in enumerate(zip(rows.clients, rows.held, strict=True)):
-        order[place, : sizes[place]] = seeds.at(client).permutation(held)[: sizes[place]]
+    for index, (client, held) in enumerate(zip(rows.clients, rows.held, strict=True)):
+        order[index, : sizes[index]] = seeds.at(client).permutation(held)[: sizes[index]]
     return order
 
 
 def _loss(
-    adapter: Adapter, head: TaskHead, rows: TaskRows, chosen: Tensor, kept: Tensor, aim: Aim
+    adapter: Adapter, head: TaskHead, rows: TaskRows, chosen: Tensor, dropout: Tensor, aim: Aim
 ) -> Tensor:
     """The sum of the clients' losses: none has a part in another's gradient."""
     reading = read(adapter, head, rows.x[chosen])
-    logits = reading.logits(head, kept)
+    logits = reading.logits(head, dropout)
     each = _cross_entropy(logits, rows.targets[chosen], rows.sigmoid)
     each = each - KEY_PULL * reading.similarity
     if len(aim.prototypes):

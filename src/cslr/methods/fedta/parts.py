@@ -71,9 +71,9 @@ class Person:
     """Of each task it has learnt."""
 
 
-def one_of(parts: Parts, place: int) -> Parts:
+def one_of(parts: Parts, index: int) -> Parts:
     """The client that stands at ``place`` of a stack."""
-    return type(parts)(*(part[place : place + 1] for part in parts))
+    return type(parts)(*(part[index : index + 1] for part in parts))
 
 
 def leading(public: FloatArray, most: int = DIRECTIONS) -> FloatArray:
@@ -118,9 +118,9 @@ def initial_head(
         _uniform(rng, max(hidden, 1), hidden, outputs),
         _uniform(rng, max(hidden, 1), 1, outputs),
     )
-    own = [seeds.at("slots", client) for client in clients]
-    keys = np.stack([rng.uniform(-1.0, 1.0, (slots, width)) for rng in own])
-    anchors = np.stack([rng.standard_normal((slots, width)) for rng in own])
+    client_rngs = [seeds.at("slots", client) for client in clients]
+    keys = np.stack([rng.uniform(-1.0, 1.0, (slots, width)) for rng in client_rngs])
+    anchors = np.stack([rng.standard_normal((slots, width)) for rng in client_rngs])
     return TaskHead(
         torch.from_numpy(keys.astype(np.float32)),
         torch.from_numpy(anchors.astype(np.float32)),
@@ -150,15 +150,15 @@ class Reading:
         """h = [z; anchor], (k, b, 2d)."""
         return torch.cat([self.z, self.picked @ head.anchors], dim=-1)
 
-    def logits(self, head: TaskHead, kept: Tensor | None = None) -> Tensor:
-        """(k, b, o) of the MLP over h; kept: (b, w) hidden units dropout spares, None: all.
+    def logits(self, head: TaskHead, dropout: Tensor | None = None) -> Tensor:
+        """(k, b, o) of the MLP over h; dropout: (b, w) hidden units that are kept, None: all.
 
         The anchor's half of the first layer is computed once a slot, not once an example.
         """
         tail = self.picked @ (head.anchors @ head.of_anchor)
         hidden = torch.relu(self.z @ head.of_embedding + tail + head.bias1)
-        if kept is not None:
-            hidden = hidden * (kept / (1.0 - DROPOUT))
+        if dropout is not None:
+            hidden = hidden * (dropout / (1.0 - DROPOUT))
         return hidden @ head.weights2 + head.bias2
 
 

@@ -52,11 +52,12 @@ class ClassMeans:
 def candidates_of(rows: TaskRows, adapter: Adapter, head: TaskHead, first: int) -> ClassMeans:
     """Those of a task whose slots begin at ``first``."""
     centres, slots = [], []
-    for place, held in enumerate(rows.held):
-        mine = torch.from_numpy(held)
-        own = one_of(head, place)
-        tails = read(one_of(adapter, place), own, rows.x[mine][None]).tails(own)[0]  # (n, 2d)
-        member = functional.one_hot(rows.slots[mine], head.keys.shape[1]).to(tails.dtype)
+    for index, held in enumerate(rows.held):
+        client_rows = torch.from_numpy(held)
+        client_head = one_of(head, index)
+        reading = read(one_of(adapter, index), client_head, rows.x[client_rows][None])
+        tails = reading.tails(client_head)[0]  # (n, 2d)
+        member = functional.one_hot(rows.slots[client_rows], head.keys.shape[1]).to(tails.dtype)
         sizes = member.sum(dim=0)
         present = sizes.nonzero()[:, 0]
         centres.append((member.T @ tails)[present] / sizes[present, None])
@@ -87,10 +88,10 @@ def _likeness(before: Prototypes, candidates: ClassMeans) -> Tensor:
     elsewhere = before.known.clone()
     elsewhere[candidates.slots] = False
     slots = torch.cat([candidates.slots, elsewhere.nonzero()[:, 0]])
-    mine = functional.normalize(candidates.centres, dim=-1)
-    others = torch.cat([mine, functional.normalize(before.centres[elsewhere], dim=-1)])
-    foreign = (candidates.slots[:, None] != slots).to(mine.dtype)
-    return (mine @ others.T * foreign).sum(dim=1) / foreign.sum(dim=1).clamp(min=1.0)
+    directions = functional.normalize(candidates.centres, dim=-1)
+    others = torch.cat([directions, functional.normalize(before.centres[elsewhere], dim=-1)])
+    foreign = (candidates.slots[:, None] != slots).to(directions.dtype)
+    return (directions @ others.T * foreign).sum(dim=1) / foreign.sum(dim=1).clamp(min=1.0)
 
 
 def fuse(adapters: Adapter, anchors: Tensor, seeds: Seeds) -> Adapter:
@@ -99,15 +100,15 @@ def fuse(adapters: Adapter, anchors: Tensor, seeds: Seeds) -> Adapter:
     The mean squared distance to all clients' answers is least where that to their mean is.
     """
     with torch.no_grad():
-        wanted = adapted(adapters, anchors[None]).mean(dim=0)
+        target = adapted(adapters, anchors[None]).mean(dim=0)
     parts = [part.mean(dim=0, keepdim=True).requires_grad_() for part in adapters]
     optimizer = torch.optim.Adam(parts, lr=FUSION_RATE)
     for epoch in range(FUSION_EPOCHS):
         order = torch.from_numpy(seeds.at(epoch).permutation(len(anchors)))
         for begin in range(0, len(order), FUSION_BATCH):
             batch = order[begin : begin + FUSION_BATCH]
-            found = adapted(Adapter(*parts), anchors[batch][None])[0]
-            loss = functional.mse_loss(found, wanted[batch])
+            fused = adapted(Adapter(*parts), anchors[batch][None])[0]
+            loss = functional.mse_loss(fused, target[batch])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()

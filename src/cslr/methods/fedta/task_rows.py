@@ -50,12 +50,14 @@ def rows_of(context: MethodContext, task: int, directions: FloatArray) -> TaskRo
         targets = label_targets(people.labels[rows], context.labels)
     else:
         targets = people.targets[rows]
-    mine = np.ascontiguousarray(targets[:, outputs_of(context.family, labels)], dtype=np.float32)
+    task_targets = np.ascontiguousarray(
+        targets[:, outputs_of(context.family, labels)], dtype=np.float32
+    )
     slots = np.array([labels.index(int(label)) for label in people.labels[rows]], dtype=np.int64)
     return TaskRows(
         scaled(people.z[rows], directions),
         torch.from_numpy(slots),
-        torch.from_numpy(mine),
+        torch.from_numpy(task_targets),
         context.family.sigmoid,
         tuple(int(client) for client in ids),
         tuple(np.flatnonzero(clients == client) for client in ids),

@@ -33,7 +33,7 @@ from cslr.errors import BudgetExceeded, LedgerCorrupted, PlanChanged, PrivacyErr
 from cslr.privacy.accounting import Adversary, Charge, Scope, epsilon_of
 from cslr.privacy.ledger.chain import Chain, field_text, head_of, read_chain
 from cslr.privacy.ledger.entries import Entries, Receipt, as_written, charge_in, objection
-from cslr.privacy.ledger.facts import agree, plain, refusal
+from cslr.privacy.ledger.facts import agree, differences, plain
 from cslr.privacy.ledger.keys import NoiseKeys, SeededKeys
 from cslr.privacy.ledger.opening import Federation, Privacy, check_opening, federation_in, opening
 from cslr.privacy.plan import Plan
@@ -114,7 +114,7 @@ class Ledger:
     @property
     def id(self) -> str:
         """The federation's own name among all: random, or derived from the seed of a simulation."""
-        return str(self.opening["body"].get("id", self.opening["hash"][:32]))
+        return str(self.opening["body"]["id"])
 
     @property
     def newest(self) -> tuple[int, str]:
@@ -139,7 +139,11 @@ class Ledger:
             if fixed is None:
                 self._append("plan", body)
             elif not agree(fixed, body):
-                raise PlanChanged(refusal(self.federation.name, fixed, body))
+                raise PlanChanged(
+                    f"the plan of {self.federation.name!r} was fixed before its first release and "
+                    f"cannot change. It differs in: {differences(fixed, body)}. Run with the "
+                    "original settings, or use data that has no ledger yet."
+                )
 
     def upgrade_plan(
         self, plan: Plan, before: Mapping[str, object], now: Mapping[str, object]
@@ -215,12 +219,11 @@ class Ledger:
 
     def accept(self, label: str, receipt: Receipt | None) -> None:
         """Refuse a saved release whose charge is not in this ledger."""
+        problem: str | None = "has no receipt"
         if receipt is not None:
             with self._turn:
                 paid = self._chain.find(field_text("hash", receipt.hash))
                 problem = objection(receipt, label, self.id, self._chain.count, paid)
-        else:  # older than receipts, as its ledger must be, too
-            problem = "has no receipt" if "id" in self.opening["body"] else None
         if problem is None:
             return
         raise LedgerCorrupted(
@@ -350,10 +353,9 @@ class Ledger:
         if self._chain.opening is None:
             self._append("open", opening(self.federation, self._keys))
             return
-        body = self.opening["body"]
-        check_opening(path, body, self.federation)
+        check_opening(path, self.opening["body"], self.federation)
         enforced = self.federation.privacy == "enforced"
-        if self.headless and enforced and "id" in body and self._chain.count > 1:
+        if self.headless and enforced and self._chain.count > 1:
             raise LedgerCorrupted(
                 f"{head_of(path)} is missing, so it cannot be checked that {path} is "
                 "complete. Restore both from a backup, or account for this federation by hand"

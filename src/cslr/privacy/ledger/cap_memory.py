@@ -37,9 +37,9 @@ class CapMemory:
         except FileNotFoundError:
             if begun:
                 raise _lost(path, "is missing") from None
-            spoken = cls(path, {})
-            spoken._write()
-            return spoken
+            memory = cls(path, {})
+            memory._write()
+            return memory
         except (OSError, ValueError, TypeError, AttributeError):
             raise _lost(path, "is unreadable") from None
         return cls(path, tasks)

@@ -49,7 +49,7 @@ class Entries:
 
     def unsettled(self) -> list[tuple[str, int]]:
         """(label, attempt) of all open charges."""
-        return [(label, attempt) for label, mine in self._open.items() for attempt in mine]
+        return [(label, attempt) for label, attempts in self._open.items() for attempt in attempts]
 
     def effective_cap(self, charges: Sequence[Charge]) -> int | None:
         """The cap holds for one pass over the plan's releases; repeated or other ones all count.
@@ -82,9 +82,9 @@ class Entries:
         if kind == "charge":
             self._charge(body, dict(record))
         elif kind == "settled":
-            mine = self._open[body["label"]]
-            del mine[body["attempt"]]
-            if not mine:
+            attempts = self._open[body["label"]]
+            del attempts[body["attempt"]]
+            if not attempts:
                 del self._open[body["label"]]
         elif kind == "plan" and self.plan is None:
             self.plan = dict(body)

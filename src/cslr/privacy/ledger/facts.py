@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from cslr.privacy.ledger.chain import canonical
 
-__all__ = ["Sketch", "agree", "differences", "plain", "refusal"]
+__all__ = ["Sketch", "agree", "differences", "plain"]
 
 _KEYS: Final = frozenset({"values", "within"})
 
@@ -68,34 +68,6 @@ def differences(before: Any, after: Any, where: str = "") -> str:
         return f"{where} ({_shown(before)} -> {_shown(after)})"
     nested = [differences(one, two, f"{where}.{key}".lstrip(".")) for key, one, two in pairs]
     return ", ".join(text for text in nested if text)
-
-
-def refusal(name: str, fixed: Any, body: Any) -> str:
-    """Why the plan ``body`` of the federation ``name`` is not the fixed one, and what to do."""
-    old = _old_digests(fixed, body)
-    if old:
-        return (
-            f"the plan of {name!r} was fixed by an earlier version of cslr, which wrote "
-            f"digests of {', '.join(old)}; this version computes a different public space and "
-            "cannot continue that run. Finish it with the version that started it; this "
-            "version still reads its ledger and counts its charges."
-        )
-    return (
-        f"the plan of {name!r} was fixed before its first release and cannot change. It "
-        f"differs in: {differences(fixed, body)}. Run with the original settings, or use data "
-        "that has no ledger yet."
-    )
-
-
-def _old_digests(before: Any, after: Any, where: str = "") -> list[str]:
-    """Dotted names under which ``before`` has a digest where ``after`` has numbers."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
-        return [where] if isinstance(before, str) and isinstance(after, dict) else []
-    return [
-        name
-        for key in sorted(before.keys() & after.keys())
-        for name in _old_digests(before[key], after[key], f"{where}.{key}".lstrip("."))
-    ]
 
 
 def plain(value: object) -> Any:

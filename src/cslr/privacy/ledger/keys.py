@@ -117,10 +117,10 @@ class EphemeralKeys:
 
     def left_over(self, unsettled: Iterable[tuple[str, int]]) -> list[Path]:
         """Key files of no unsettled charge (label, attempt): whoever finds one can undo noise."""
-        wanted = {self._path(label, attempt).name for label, attempt in unsettled}
+        open_names = {self._path(label, attempt).name for label, attempt in unsettled}
         if not self.directory.is_dir():
             return []
-        return sorted(file for file in self.directory.iterdir() if file.name not in wanted)
+        return sorted(file for file in self.directory.iterdir() if file.name not in open_names)
 
     def _path(self, label: str, attempt: int) -> Path:
         return self.directory / f"{attempt:06d}-{sha256(label.encode()).hexdigest()[:16]}.key"

@@ -24,7 +24,7 @@ __all__ = [
 Privacy = Literal["simulated", "enforced"]
 
 _VERSION: Final = 2
-"""1 had no id and no head; it is still read and continued."""
+"""1 had no id and no head, and is refused."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def opening(federation: Federation, keys: NoiseKeys) -> dict[str, object]:
 def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -> None:
     """Refuse the ledger of another federation, or of another promise."""
     _check_version(path, body)
-    wanted = plain(_facts(federation))
+    declared = plain(_facts(federation))
     recorded = {name: value for name, value in body.items() if name not in ("version", "id")}
-    if not agree(recorded, wanted):
-        changed = differences(recorded, wanted)
+    if not agree(recorded, declared):
+        changed = differences(recorded, declared)
         raise PlanChanged(f"{path} belongs to another federation; it differs in: {changed}")
 
 
@@ -72,8 +72,12 @@ def federation_in(path: Path, body: Mapping[str, Any]) -> Federation:
 
 
 def _check_version(path: Path, body: Mapping[str, Any]) -> None:
-    if body.get("version") not in (1, _VERSION):
-        raise LedgerCorrupted(f"{path} was written by a newer version of cslr; update this one")
+    version = body.get("version")
+    if version != _VERSION:
+        raise LedgerCorrupted(
+            f"{path} is a ledger of format {version}; this version of cslr reads format "
+            f"{_VERSION}. Use the version that wrote it"
+        )
 
 
 def _facts(federation: Federation) -> dict[str, object]:

@@ -244,9 +244,9 @@ def _tie(rows: OwnRows, directory: Path, ledger_id: str) -> None:
     now = Fingerprints.new(rows, directory) if before is None else before.renewed(rows)
     if now != before:
         now.write(directory)
-    wanted = Pointer(rows.path.name, directory, ledger_id)
-    if pointer != wanted:
-        _write_pointer(rows.pointer, wanted)
+    current = Pointer(rows.path.name, directory, ledger_id)
+    if pointer != current:
+        _write_pointer(rows.pointer, current)
 
 
 def _write_pointer(path: Path, pointer: Pointer) -> None:

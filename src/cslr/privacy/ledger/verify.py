@@ -94,8 +94,6 @@ def _head(ledger: Ledger) -> Check:
     """The head file; if it exists, reading the ledger has compared it."""
     if not ledger.headless:
         return Check("head", "the chain is complete up to the recorded head", True)
-    if "id" not in ledger.opening["body"]:
-        return Check("head", "none: the ledger was written by a version without head files", True)
     needed = ledger.federation.privacy == "enforced" and ledger.newest[0] > 1
     return Check("head", "missing: truncation of the ledger cannot be detected", not needed)
 
@@ -139,7 +137,7 @@ def _budget(ledger: Ledger) -> Check:
 def _costs(ledger: Ledger) -> tuple[Cost, ...]:
     computed: dict[tuple[frozenset[tuple[tuple[float, float], int]], float], list[Opinion]] = {}
 
-    def asked(rounds: Kinds, epsilon: float) -> list[Opinion]:
+    def opinions_on(rounds: Kinds, epsilon: float) -> list[Opinion]:
         key = (frozenset(rounds.items()), round(epsilon, 9))
         if key not in computed:
             computed[key] = opinions(rounds, ledger.federation.budget.delta, epsilon)
@@ -157,7 +155,7 @@ def _costs(ledger: Ledger) -> tuple[Cost, ...]:
                 results = [Opinion("definition", _shown(expected), epsilon == expected)]
             else:
                 rounds = recount(counted, adversary == "public", cap)
-                results = asked(rounds, epsilon)
+                results = opinions_on(rounds, epsilon)
             costs.append(Cost(scope, adversary, epsilon, tuple(results)))
     return tuple(costs)
 

@@ -57,11 +57,11 @@ __all__ = [
 
 def check_invitation(invitation: Invitation, terms: SumTerms, epoch: int) -> None:
     """A new epoch under the pinned terms."""
-    asked = (invitation.members, invitation.threshold, invitation.colluders)
+    offered = (invitation.members, invitation.threshold, invitation.colluders)
     pinned = (len(terms.identities), terms.threshold, terms.colluders)
-    for name, theirs, own in zip(("n", "t", "c"), asked, pinned, strict=True):
-        if theirs != own:
-            raise TermsDiffer(f"the server asks for {name} = {theirs}; {name} = {own} was agreed")
+    for name, value, agreed in zip(("n", "t", "c"), offered, pinned, strict=True):
+        if value != agreed:
+            raise TermsDiffer(f"the server asks for {name} = {value}; {name} = {agreed} was agreed")
     if invitation.terms != terms.digest:
         raise TermsDiffer("the server's federation or list of identities is not the pinned one")
     if invitation.epoch <= epoch:
@@ -69,7 +69,7 @@ def check_invitation(invitation: Invitation, terms: SumTerms, epoch: int) -> Non
 
 
 def check_book(
-    request: ShareRequest, terms: SumTerms, own: int, own_key: bytes, state: ClientState
+    request: ShareRequest, terms: SumTerms, member: int, own_key: bytes, state: ClientState
 ) -> tuple[tuple[int, bytes], ...]:
     """The channel keys of an epoch, in order, every one signed by its owner."""
     if request.epoch != state.epoch:
@@ -79,14 +79,14 @@ def check_book(
     numbers = [key.member for key in request.keys]
     _check_members(numbers, range(len(terms.identities)), terms)
     keys = {key.member: key.public for key in request.keys}
-    if keys.get(own) != own_key:
+    if keys.get(member) != own_key:
         raise OwnKeyChanged("the server shows another channel key as this member's")
     book = tuple(sorted(keys.items()))
     if state.book and book != state.book:
         raise BadPeerKey(f"the channel keys of epoch {state.epoch} have changed since they came")
     if not state.book:
         for key in request.keys:
-            if key.member != own:
+            if key.member != member:
                 _check_peer_key(key, request.epoch, terms)
     return book
 
@@ -97,12 +97,12 @@ def _check_peer_key(key: PeerKey, epoch: int, terms: SumTerms) -> None:
         raise BadPeerKey(f"the channel key of member {key.member} is not signed by its identity")
 
 
-def check_release(asked: Release, own: Release) -> None:
+def check_release(requested: Release, planned: Release) -> None:
     """The server asks for the very release that this member would contribute to."""
     for name in ("label", "coordinates", "sigma", "grid"):
-        theirs, mine = getattr(asked, name), getattr(own, name)
-        if theirs != mine:
-            raise TermsDiffer(f"the server asks for {name} = {theirs}; {mine} was agreed")
+        value, agreed = getattr(requested, name), getattr(planned, name)
+        if value != agreed:
+            raise TermsDiffer(f"the server asks for {name} = {value}; {agreed} was agreed")
 
 
 def check_parcels(
@@ -114,16 +114,16 @@ def check_parcels(
     """
     _check_members([each.member for each in request.parcels], book, terms)
     parcels = {each.member: each for each in request.parcels}
-    mine = parcels.get(own.member)
-    if mine is None:
+    shown = parcels.get(own.member)
+    if shown is None:
         raise NotASurvivor("this member shared its secrets, and the server asks without them")
-    if (mine.mask_key, mine.commitment) != (own.mask_key, own.commitment):
+    if (shown.mask_key, shown.commitment) != (own.mask_key, own.commitment):
         raise OwnKeyChanged("the server shows another mask key or commitment as this member's")
     return tuple(parcels[member] for member in sorted(parcels))
 
 
 def check_survivors(
-    request: ConsentRequest, session: SumSession, own: int, terms: SumTerms
+    request: ConsentRequest, session: SumSession, member: int, terms: SumTerms
 ) -> None:
     """Everybody that shared is either alive or dropped, and enough are alive."""
     shared = {each.member for each in session.held}
@@ -140,7 +140,7 @@ def check_survivors(
         raise MembersChanged(
             f"member {min(shared - named)} shared, and is neither alive nor dropped now"
         )
-    if own not in request.alive:
+    if member not in request.alive:
         raise NotASurvivor("this member sent its vector, and the server calls it dropped")
     if len(request.alive) < terms.quorum:
         raise TooFewMembers(
@@ -151,7 +151,7 @@ def check_survivors(
 def check_consents(
     request: UnmaskRequest,
     session: SumSession,
-    own: int,
+    own_number: int,
     quorum: int,
     tag_of: Callable[[int], bytes],
 ) -> None:
@@ -163,7 +163,7 @@ def check_consents(
     if len(set(others)) != len(others):
         raise DuplicateMember("a member's consent is counted twice")
     for member in others:
-        if member == own or member not in session.alive:
+        if member == own_number or member not in session.alive:
             raise UnknownMember(f"member {member} is not another of the survivors, and consents")
     false = [
         member for member, tag in request.consents if not hmac.compare_digest(tag, tag_of(member))

@@ -137,16 +137,18 @@ class SumClient:
         book = check_book(request, self.terms, self.number, own_key, self._state)
         return self._signed(self._prepared(request.session, replace(self._state, book=book)))
 
-    def mask(self, request: MaskRequest, release: Release, own: Summed, noise_key: bytes) -> Masked:
+    def mask(
+        self, request: MaskRequest, release: Release, summed: Summed, noise_key: bytes
+    ) -> Masked:
         """This member's vector with its noise share, under masks.
 
-        release: as this member's own plan has it. own: its clipped vector, or the sum of its
+        release: as this member's own plan has it. summed: its clipped vector, or the sum of its
         people's; zeros if it has nothing to say. noise_key: 32 bytes of ``charge_share``, fresh
         for this session, so that the cost is in this member's ledger by now.
         """
         session = in_phase(self._state, request.session, "shared")
         check_release(request.release, release)
-        vector = _vector(own, release)
+        vector = _vector(summed, release)
         parcels = check_parcels(
             request, self.terms, self._own_parcel(session), dict(self._state.book)
         )
@@ -243,9 +245,9 @@ class SumClient:
     def _channel(self, member: int, state: ClientState) -> bytes:
         """The secret between this member and another in this epoch."""
         if not self._agreed:
-            own = X25519PrivateKey.from_private_bytes(state.channel_secret)
+            secret = X25519PrivateKey.from_private_bytes(state.channel_secret)
             others = (entry for entry in state.book if entry[0] != self.number)
-            self._agreed = {other: _agree(own, public, other) for other, public in others}
+            self._agreed = {other: _agree(secret, public, other) for other, public in others}
         return self._agreed[member]
 
     def _tag(self, session: int, way: tuple[int, int], digest: bytes) -> bytes:
@@ -297,26 +299,28 @@ class SumClient:
     ) -> None:
         context = Context(self.terms.digest, session.number, release.digest)
         total.add_mask(context.self_key(session.seed, self.number), 1)
-        own = X25519PrivateKey.from_private_bytes(session.mask_secret)
+        secret = X25519PrivateKey.from_private_bytes(session.mask_secret)
         for each in parcels:
             if each.member != self.number:
-                shared = _agree(own, each.mask_key, each.member)
+                shared = _agree(secret, each.mask_key, each.member)
                 key = context.pair_key(shared, self.number, each.member)
                 total.add_mask(key, 1 if self.number < each.member else -1)
 
 
-def _agree(own: X25519PrivateKey, public: bytes, member: int) -> bytes:
+def _agree(secret: X25519PrivateKey, public: bytes, member: int) -> bytes:
     try:
-        return agree(own, public)
+        return agree(secret, public)
     except ValueError:
         raise BadPeerKey(f"the key of member {member} is of small order") from None
 
 
-def _vector(own: Summed, release: Release) -> IntArray:
+def _vector(summed: Summed, release: Release) -> IntArray:
     """The integers that this member adds, checked against its own plan."""
-    vector = own.total(_SEAL)
-    if (own.grid.bound, own.grid.steps) != (release.grid.bound, release.grid.steps):
-        raise ValueError(f"own must lie on the release's grid {release.grid}, not on {own.grid}")
+    vector = summed.total(_SEAL)
+    if (summed.grid.bound, summed.grid.steps) != (release.grid.bound, release.grid.steps):
+        raise ValueError(
+            f"summed must lie on the release's grid {release.grid}, not on {summed.grid}"
+        )
     if vector.shape != (release.coordinates,):
-        raise ValueError(f"own must have {release.coordinates} coordinates, not {vector.shape}")
+        raise ValueError(f"summed must have {release.coordinates} coordinates, not {vector.shape}")
     return vector

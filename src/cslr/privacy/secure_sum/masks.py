@@ -88,9 +88,9 @@ class MaskSum:
             self.total -= words
 
 
-def agree(own: X25519PrivateKey, public: bytes) -> bytes:
+def agree(secret: X25519PrivateKey, public: bytes) -> bytes:
     """The secret of two members; a ``ValueError`` for a point of small order."""
-    return own.exchange(X25519PublicKey.from_public_bytes(public))
+    return secret.exchange(X25519PublicKey.from_public_bytes(public))
 
 
 def public_of(secret: bytes) -> bytes:

@@ -16,9 +16,9 @@ from cslr.privacy.values import _SEAL, Bounded, Summed
 __all__ = ["leaving", "plain_sum"]
 
 
-def leaving(own: Bounded) -> IntArray:
+def leaving(bounded: Bounded) -> IntArray:
     """(b, D) what a device sends into a sum where whoever adds up may see single vectors."""
-    return own.rows(_SEAL)
+    return bounded.rows(_SEAL)
 
 
 def plain_sum(contributions: Iterable[Bounded]) -> Summed:

@@ -55,7 +55,7 @@ def remove_masks(
     for member in alive:
         total.add_mask(context.self_key(secrets[member], member), -1)
     for member in secrets.keys() - set(alive):
-        own = X25519PrivateKey.from_private_bytes(secrets[member])
+        secret = X25519PrivateKey.from_private_bytes(secrets[member])
         for survivor in alive:
-            key = context.pair_key(agree(own, mask_keys[survivor]), member, survivor)
+            key = context.pair_key(agree(secret, mask_keys[survivor]), member, survivor)
             total.add_mask(key, -1 if survivor < member else 1)

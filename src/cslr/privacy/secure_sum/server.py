@@ -91,9 +91,9 @@ class SumServer:
         self._epoch = 0
         self._keys: dict[int, PeerKey] = {}
         self._members: tuple[int, ...] = ()
-        self._place: dict[int, int] = {}
+        self._index: dict[int, int] = {}
         self._expects: type[Answer] | None = None
-        self._asked: frozenset[int] = frozenset()
+        self._addressed: frozenset[int] = frozenset()
         self._seen: dict[tuple[type, int], bytes] = {}
         self._round = _Round(0)
         self._following: dict[int, Shares] = {}
@@ -102,12 +102,6 @@ class SumServer:
     def session(self) -> int:
         """The number of the current session."""
         return self._round.number
-
-    @property
-    def awaited(self) -> frozenset[int]:
-        """Members that were asked and have not answered."""
-        answered = {sender for kind, sender in self._seen if kind is self._expects}
-        return self._asked - answered
 
     @property
     def members(self) -> frozenset[int]:
@@ -143,7 +137,7 @@ class SumServer:
             raise ValueError(f"session must be later than {self.session}, not {session}")
         self._enough(len(self._keys), "sent channel keys")
         self._members = self._members or tuple(sorted(self._keys))
-        self._place = {member: place for place, member in enumerate(self._members)}
+        self._index = {member: index for index, member in enumerate(self._members)}
         self._round, self._following = _Round(session), {}
         self._open(Shares, self._members)
         keys = tuple(self._keys[member] for member in self._members)
@@ -251,7 +245,7 @@ class SumServer:
         kind = type(answer)
         if kind is not self._expects and (kind, answer.sender) not in self._seen:
             raise WrongKind(f"no {kind.__name__} is awaited now")
-        if kind is self._expects and answer.sender not in self._asked:
+        if kind is self._expects and answer.sender not in self._addressed:
             raise UnknownClient(f"member {answer.sender} was not asked in this phase")
         return digest
 
@@ -284,10 +278,10 @@ class SumServer:
 
     # -- within ----------------------------------------------------------------------------------
 
-    def _open(self, kind: type[Answer], asked: Iterable[int]) -> None:
+    def _open(self, kind: type[Answer], members: Iterable[int]) -> None:
         """From now on answers of this kind are awaited, and of no other."""
         self._expects = kind
-        self._asked = frozenset(asked)
+        self._addressed = frozenset(members)
         later = _ORDER[_ORDER.index(kind) :]
         self._seen = {name: mark for name, mark in self._seen.items() if name[0] not in later}
 
@@ -311,7 +305,7 @@ class SumServer:
         shares = self._round.shared[sender]
         sealed = bytes(SEALED_BYTES)
         if receiver is not None and receiver != sender:
-            sealed = shares.sealed[self._place[receiver] - (receiver > sender)]
+            sealed = shares.sealed[self._index[receiver] - (receiver > sender)]
         return Parcel(sender, shares.mask_key, shares.commitment, sealed)
 
     def _mask_request(self, receiver: int, release: Release) -> MaskRequest:

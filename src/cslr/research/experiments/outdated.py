@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from cslr.errors import DataError
-from cslr.former_settings import MOVED, REMOVED, current_settings, dotted
+from cslr.research.experiments.first_names import FORMERLY, first_names
 from cslr.research.experiments.grid import Cell, plain_config
+from cslr.setting_names import dotted
 
 __all__ = ["outdated"]
+
+_TODAY = {formerly: today for today, formerly in FORMERLY.items()}
 
 
 def outdated(cell: Cell, trace: Path) -> list[str]:
@@ -24,23 +26,13 @@ def outdated(cell: Cell, trace: Path) -> list[str]:
     """
     try:
         with trace.open(encoding="utf-8") as file:
-            then = dotted(json.loads(file.readline())["config"])
-        fixed = [name for name in REMOVED if not _is_read(name, then)]
-        kept = {name: value for name, value in then.items() if name not in fixed}
-        settings = dotted(current_settings(kept))
+            then = first_names(dotted(json.loads(file.readline())["config"]))
     except (ValueError, LookupError, TypeError, AttributeError):
         raise DataError(f"{trace} is damaged; remove it and run the cell again") from None
     constants = {"paper": cell.config.paper.model_dump(mode="json")}
-    now = {**dotted(plain_config(cell.config)), **dotted(constants)}
-    changed = [
-        f"{name} {settings[name]}, now {value}"
+    now = first_names({**dotted(plain_config(cell.config)), **dotted(constants)})
+    return [
+        f"{_TODAY.get(name, name)} {then[name]}, now {value}"
         for name, value in now.items()
-        if name in settings and settings[name] != value
+        if name in then and then[name] != value
     ]
-    return changed + [f"{name} {then[name]}, now fixed at {REMOVED[name]}" for name in fixed]
-
-
-def _is_read(name: str, then: dict[str, Any]) -> bool:
-    """Whether a removed setting is absent, has the value it is fixed at, or has a new name."""
-    value = then.get(name, REMOVED[name])
-    return value == REMOVED[name] or (name, value) in MOVED

@@ -224,10 +224,10 @@ def examine(
             "cslr anchors supports lists per label and public sentences as anchors only: "
             "remove replay.matcher and replay.release"
         )
-    wanted = max([config.paper.m, *(counts or ())])
-    if wanted > sentences:
+    most = max([config.paper.m, *(counts or ())])
+    if most > sentences:
         raise ConfigError(
-            f"stream {name!r} has {sentences} public {unit}s, so {wanted} anchors cannot be "
+            f"stream {name!r} has {sentences} public {unit}s, so {most} anchors cannot be "
             "drawn from them; use fewer with --anchor-count or --sweep"
         )
     candidates = simulated_candidates(config, embedded)

@@ -236,10 +236,10 @@ def reach(name: str, view: EncoderView, labels: Sequence[str]) -> Reach:
 
 def _public_part(settled: SettledConfig) -> Stream:
     """A stream without its rows. Own rows are not read: their declaration suffices."""
-    wanted, declaration = settled.given.stream, settled.declaration
-    if declaration is None or wanted.public is None:
-        return _without_rows(load_stream(wanted.name, wanted.data, wanted.rows, wanted.scenario))
-    declared, sentences = Known.of(declaration), read_public(wanted.public)[:MOST_PUBLIC]
+    stream, declaration = settled.given.stream, settled.declaration
+    if declaration is None or stream.public is None:
+        return _without_rows(load_stream(stream.name, stream.data, stream.rows, stream.scenario))
+    declared, sentences = Known.of(declaration), read_public(stream.public)[:MOST_PUBLIC]
     return Stream(
         name=declaration.name,
         labels=declared.labels,

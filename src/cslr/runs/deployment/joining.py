@@ -48,14 +48,14 @@ def verify_agreement(offer: Offer) -> None:
     Machines differ in last bits, so it is compared as ledgers compare plans, by sketches.
     """
     wanted = wanted_of(offer.charter, offer.source)
-    mine, theirs = (
+    computed, offered = (
         unpack_agreement(content) for content in (found(wanted).agreement, offer.agreement)
     )
-    here, there = plain(mine.public_facts()), plain(theirs.public_facts())
-    if not agree(there, here):
+    ours, theirs = plain(computed.public_facts()), plain(offered.public_facts())
+    if not agree(theirs, ours):
         raise ConfigError(
             "the agreement is not what this machine makes of the declaration and the public "
-            f"sentences; different: {differences(there, here)}"
+            f"sentences; different: {differences(theirs, ours)}"
         )
 
 

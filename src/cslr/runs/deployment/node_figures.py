@@ -58,11 +58,11 @@ def own_accuracy(source: Source, charter: Charter, rows: dict[str, str | int], m
         return "a new head is there; measure it on your own sentences with `cslr predict`"
     _, embedded = embedded_rows(source, charter, rows)
     test = embedded.test
-    mine = np.flatnonzero(test.tasks < len(predictor.model.tasks))
-    if not len(mine):
+    learnt = np.flatnonzero(test.tasks < len(predictor.model.tasks))
+    if not len(learnt):
         return "a new head is there; no own test rows to measure it on"
     allowed = predictor.model.allowed(None)
-    scores = np.where(allowed, predictor.scores(test.z[mine]), -np.inf)
-    right = np.mean(scores.argmax(axis=1) == test.labels[mine])
+    scores = np.where(allowed, predictor.scores(test.z[learnt]), -np.inf)
+    right = np.mean(scores.argmax(axis=1) == test.labels[learnt])
     tasks = ", ".join(predictor.model.tasks)
     return f"{100 * right:.1f} % right on own test rows after {tasks}; not stored"

@@ -60,15 +60,15 @@ def check_encoder(embedded: EmbeddedStream, charter: Charter) -> None:
         )
 
 
-def _held(everybody: Population, mine: np.ndarray, part: int) -> Population:
+def _held(everybody: Population, positions: np.ndarray, part: int) -> Population:
     """The part of a population at these places; without rows one unit that says nothing."""
-    units = np.unique(everybody.clients[mine])
-    held = everybody.held[mine]
+    units = np.unique(everybody.clients[positions])
+    held = everybody.held[positions]
     return Population(
         everybody.z[held],
         everybody.labels[held],
         everybody.tasks[held],
-        np.searchsorted(units, everybody.clients[mine]),
+        np.searchsorted(units, everybody.clients[positions]),
         max(1, len(units)),
         targets=None if everybody.targets is None else everybody.targets[held],
         ids=everybody.addresses[units] if len(units) else np.array([-1 - part]),

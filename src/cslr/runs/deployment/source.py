@@ -172,15 +172,15 @@ def _none() -> Rows:
 
 def _of_tasks(rows: Rows, tasks: int) -> Rows:
     """The rows of the first tasks."""
-    mine = np.flatnonzero(rows.tasks < tasks)
+    kept = np.flatnonzero(rows.tasks < tasks)
 
     def part(values: IntArray | None) -> IntArray | None:
-        return None if values is None else values[mine]
+        return None if values is None else values[kept]
 
     return Rows(
-        tuple(rows.texts[i] for i in mine),
-        tuple(rows.answers[i] for i in mine),
-        rows.tasks[mine],
+        tuple(rows.texts[i] for i in kept),
+        tuple(rows.answers[i] for i in kept),
+        rows.tasks[kept],
         part(rows.people),
         part(rows.clients),
         part(rows.kinds),

@@ -26,8 +26,8 @@ def parquet_rows(path: Path, roles: Mapping[str, str]) -> Iterator[Raw | Problem
         with path.open("rb") as raw, parquet.ParquetFile(raw) as file:
             names = [str(name) for name in file.schema_arrow.names]
             check_columns(path, names, roles)
-            wanted = sorted(set(roles.values())) or None
-            for batch in file.iter_batches(batch_size=_BATCH, columns=wanted):
+            columns = sorted(set(roles.values())) or None
+            for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
                 yield from _rows(batch, done + 1, failures)
                 done += len(batch)
     except DataError:

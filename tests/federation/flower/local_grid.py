@@ -17,8 +17,6 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from cslr.errors import ConfigError
 
-__all__ = ["LocalGrid"]
-
 _RUN = 1
 _UNAVAILABLE = 5
 """Flower's code for a node that is gone."""
