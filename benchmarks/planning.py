@@ -1,65 +1,42 @@
 """Hold the forecast of ``cslr plan`` against runs, and write both into docs/planning.md.
 
-    python benchmarks/planning.py [--data DIR] [--cells clinic,desk] [--seeds 101,102]
+    python benchmarks/transfer.py --data DIR && python benchmarks/planning.py --data DIR
 
-Runs are simulated, on held-out train rows of the real streams (``stream.rows=held-out``) and on the
-embedded ones, with seeds that are reported nowhere else. They go to runs/planning/ and are resumed
-there; the table is made of what is finished, and a cell that was not run says so.
+The runs are those of ``transfer.py``, kept in runs/transfer/: every grouping, both units, ε = 1, 4
+and 8. Prints how far the forecast was off, and with ``--fit`` which constants would be nearest to
+the text groupings, each found without the grouping that it is then held against.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import numpy as np
+from groupings import GROUPINGS
+from transfer import CELLS, Outcome
 
-from cslr.data.streams import Stream, load_stream
+from cslr.data.streams import Stream
+from cslr.methods import outlook as forecasting
 from cslr.methods.outlook import Federated, Outlook, outlook_of
 from cslr.privacy.plan import Budget, Unit
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "planning.md"
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "planning.md"
 BEGIN, END = "<!-- planning:begin (written by benchmarks/planning.py) -->", "<!-- planning:end -->"
-EMBEDDED = ("clinic", "desk", "ward")
-REAL = ("ag-news", "amazon", "multiwoz", "ner")
-GRID: tuple[tuple[Unit, float], ...] = (
-    ("person", 1.0),
-    ("person", 4.0),
-    ("person", 8.0),
-    ("client", 4.0),
-    ("client", 8.0),
-)
+GAP: Final = 5.0
+"""Points from zero-shot to pooled below which a share of the gap says little."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One stream, unit and ε."""
-
-    stream: str
-    unit: Unit
-    epsilon: float
-
-    @property
-    def path(self) -> Path:
-        """Where its run is kept."""
-        return ROOT / "runs" / "planning" / f"{self.stream}-{self.unit}-{self.epsilon:g}"
-
-
-def outlook(cell: Cell, stream: Stream) -> Outlook:
+def outlook(stream: Stream, unit: Unit, epsilon: float) -> Outlook:
     """What ``cslr plan`` says of the declared numbers."""
-    person = cell.unit == "person"
-    tasks = [task.labels for task in stream.tasks]
+    person, tasks = unit == "person", [task.labels for task in stream.tasks]
     units = stream.registered_people if person else stream.clients
     rows = stream.rows_per_person if person else len(stream.train) // (units * len(tasks))
     every = len(stream.labels)
     federation = Federated(
-        Budget(cell.epsilon, unit=cell.unit),
+        Budget(epsilon, unit=unit),
         units,
         len(tasks),
         labels_per_task=max(map(len, tasks)),
@@ -80,73 +57,74 @@ def tasks_of(stream: Stream) -> int:
     return max(1, round(pairs.shape[1] / len(np.unique(people))))
 
 
-def run(cell: Cell, data: Path | None, seeds: str) -> None:
-    """Run the cell unless it is finished."""
-    if (cell.path / "result.json").exists():
-        return
-    command = [sys.executable, "-m", "cslr.cli", "run", "--stream", cell.stream]
-    if cell.stream in REAL:
-        command += ["--data", str(data), "--set", "stream.rows=held-out"]
-    command += ["--unit", cell.unit, "--epsilon", str(cell.epsilon), "--seeds", seeds]
-    asked = "--no-yardsticks" if yardsticks_of(cell.stream) else "--yardsticks"
-    command += ["--run-dir", str(cell.path), "--json", asked]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+def shares(outcome: Outcome) -> list[float]:
+    """Measured, in the order of the cells."""
+    gap = outcome.pooled - outcome.zero_shot
+    return [(outcome.cells[cell] - outcome.zero_shot) / gap for cell in CELLS]
 
 
-def yardsticks_of(stream: str) -> dict[str, Any]:
-    """Those of the first finished run of a stream that has them: no unit and no ε changes them."""
-    for path in sorted((ROOT / "runs" / "planning").glob(f"{stream}-*/result.json")):
-        found: dict[str, Any] = json.loads(path.read_text()).get("yardsticks") or {}
-        if "joint" in found:
-            return found
-    return {}
+def row(outcome: Outcome, found: list[Outlook]) -> str:
+    """Forecast beside outcome, in Markdown."""
+    pairs = zip(found, shares(outcome), strict=True)
+    cells = [f"{100 * each.share:.0f} / {100 * share:.0f} %" for each, share in pairs]
+    gap = f"{outcome.pooled - outcome.zero_shot:.1f}"
+    return f"| {' | '.join([outcome.name, gap, *cells])} |"
 
 
-def line(cell: Cell, stream: Stream | None) -> str:
-    """Forecast beside outcome."""
-    name = f"| {cell.stream} | {cell.unit} | {cell.epsilon:g}"
-    if stream is None:
-        return f"{name} | | | not run | | | |"
-    told = outlook(cell, stream)
-    what = "rounds" if told.rounds else f"tied {told.resolution.tied or '–'}"
-    said = f"{name} | {told.federation.units:,} | {what} | {100 * told.share:.0f} %"
-    found = cell.path / "result.json"
-    if not found.exists():
-        return f"{said} | not run | | |"
-    result: dict[str, Any] = json.loads(found.read_text())
-    yardsticks = yardsticks_of(cell.stream)
-    zero, pooled = yardsticks["zero-shot"]["aa"], yardsticks["joint"]["aa"]
-    share = 100 * (result["aa"] - zero) / (pooled - zero) if pooled > zero else float("nan")
-    return f"{said} | {share:.0f} % | {result['aa']:.1f} | {zero:.1f} to {pooled:.1f} |"
+def fit(signals: dict[str, list[float]], measured: dict[str, list[float]]) -> None:
+    """Print the constants nearest to all groupings, and the errors without each in turn."""
+
+    def nearest(names: list[str]) -> tuple[float, float]:
+        s = np.concatenate([signals[name] for name in names])
+        y = np.concatenate([measured[name] for name in names])
+        tried = [(m, h) for m in np.arange(0.6, 1.01, 0.05) for h in np.geomspace(0.5, 8, 17)]
+        return min(tried, key=lambda c: float(np.abs(c[0] * s / (s + c[1]) - y).mean()))
+
+    names = list(signals)
+    print("all:", nearest(names))
+    for name in names:
+        most, half = nearest([other for other in names if other != name])
+        s = np.array(signals[name])
+        off = most * s / (s + half) - np.array(measured[name])
+        print(f"without {name}: {most:.2f} {half:.2f}", np.round(100 * off).astype(int))
 
 
 def main() -> None:
-    """Run what is asked for and rewrite the table."""
+    """Rewrite the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--cells", default=",".join(EMBEDDED), help="streams, or 'none'")
-    parser.add_argument("--seeds", default="101,102")
-    parser.add_argument("--epsilons", default="1,4,8")
-    given = parser.parse_args()
-    wanted, epsilons = given.cells.split(","), [float(e) for e in given.epsilons.split(",")]
-    cells = [Cell(stream, unit, e) for stream in (*EMBEDDED, *REAL) for unit, e in GRID]
-    for cell in cells:
-        if cell.stream in wanted and cell.epsilon in epsilons:
-            run(cell, given.data, given.seeds)
-            print(cell.path.name, flush=True)
-    streams: dict[str, Stream | None] = {}
-    for name in (*EMBEDDED, *REAL):
-        rows = "held-out" if name in REAL else "subset"
-        known = name in EMBEDDED or given.data is not None
-        streams[name] = load_stream(name, given.data, rows) if known else None
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--fit", action="store_true")
+    asked = parser.parse_args()
+    kept = Outcome.kept()
+    head = [f"{unit}, ε = {epsilon:g}" for unit, epsilon in CELLS]
     table = [
-        "| stream | unit | ε | units | released | forecast | outcome | score | gap |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *[line(cell, streams[cell.stream]) for cell in cells],
+        f"| {' | '.join(['grouping', 'gap, points', *head])} |",
+        "|---" * (2 + len(head)) + "|",
     ]
-    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    text = "\n".join([BEGIN, *table, END])
-    PAGE.write_text(head + text + rest.split(END)[1], encoding="utf-8")
+    signals, measured, off = {}, {}, {"client": [], "person": []}
+    for name in GROUPINGS:
+        if name not in kept:
+            continue
+        stream, outcome = GROUPINGS[name](asked.data), kept[name]
+        found = [outlook(stream, unit, epsilon) for unit, epsilon in CELLS]
+        table.append(row(outcome, found))
+        if stream.family == "tagging" or outcome.pooled - outcome.zero_shot < GAP:
+            continue
+        signals[name] = [forecasting._signal(each) for each in found]
+        measured[name] = shares(outcome)
+        for (unit, _), each, share in zip(CELLS, found, measured[name], strict=True):
+            off[unit].append(100 * (each.share - share))
+    text = [
+        f"{unit}: off by {np.abs(each).mean():.0f} points on average, from {min(each):+.0f} to "
+        f"{max(each):+.0f} (texts, gaps of {GAP:g} points or more)."
+        for unit, each in off.items()
+    ]
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    page = before + "\n".join([BEGIN, *table, "", *text, END]) + rest.split(END)[1]
+    PAGE.write_text(page, encoding="utf-8")
+    print("\n".join(text))
+    if asked.fit:
+        fit(signals, measured)
 
 
 if __name__ == "__main__":

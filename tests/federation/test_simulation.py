@@ -13,6 +13,8 @@ from cslr.privacy.noise import KeyStream, poisson_cohort
 from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples
 from cslr.protocol.round import contribute, sum_ask
+from cslr.protocol.step5_rounds import GradientRound, LinearSpace
+from cslr.protocol.updates import UpdateId, update_ask
 
 LISTS = {"sub_modes": 2, "list_size": 4}
 
@@ -94,6 +96,18 @@ def test_a_population_without_any_row_sums_to_zero(world):
     empty = some(world.population, np.zeros(0, dtype=np.int64))
     found = total(empty, world.agreement())
     np.testing.assert_array_equal(found, np.zeros(20))
+
+
+@pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
+def test_nobody_answers_a_gradient_round_with_zeros(world, family):
+    people, outputs = world.told(family).population, world.family(family).outputs
+    weights = np.ones((people.z.shape[1] + 1, outputs))
+    asked = GradientRound(weights, LinearSpace.of(world.public), world.family(family))
+    ask = update_ask(UpdateId(0, 0, 12), asked, 0.3)
+    for taking_part, silent in ((np.zeros(12, bool), True), (np.ones(12, bool), False)):
+        found = people.cohort(0, taking_part, 9, alone=True).total(ask).total(_SEAL)
+        assert found.shape == (weights.size,)
+        assert (not found.any()) == silent
 
 
 def test_a_client_without_rows_for_a_task_adds_nothing(world):

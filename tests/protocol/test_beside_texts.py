@@ -27,9 +27,10 @@ def head(rng):
     return initial_head(24, 4, HeadSettings(16), rng)
 
 
-def told(trust, known=True):
-    trust = np.atleast_1d(np.asarray(trust, dtype=float))
-    return SimpleNamespace(trust=trust, known=np.broadcast_to(known, trust.shape))
+def told(trust, known=True, clarity=1.0):
+    """What is read of a replay."""
+    trust = np.atleast_1d(trust)
+    return SimpleNamespace(trust=trust, known=np.full(len(trust), known), clarity=clarity)
 
 
 def test_with_the_whole_share_a_head_is_the_zero_shot_rule(head, rng):
@@ -69,6 +70,11 @@ def test_the_share_falls_from_one_as_modes_become_known():
     assert share_of_texts(told(0.9, known=False)) == 1.0
     assert share_of_texts(told([0.0, 2 * TRUST_HALF])) == pytest.approx(0.5)
     assert share_of_texts(told(1.0)) < 0.01
+
+
+def test_labels_that_are_hard_to_tell_apart_need_more_trust():
+    assert share_of_texts(told(2 * TRUST_HALF, clarity=0.5)) == pytest.approx(0.5)
+    assert share_of_texts(told(1.0, clarity=0.0)) == 1.0
 
 
 def test_before_any_release_the_head_is_the_zero_shot_rule(world):

@@ -92,7 +92,8 @@ def in_label_order(replay):
         **{
             name: value[order]
             for name, value in vars(replay).items()
-            if name not in ("floored", "heard", "pooled", "covariance", "tied", "counted")
+            if name
+            not in ("floored", "heard", "pooled", "covariance", "tied", "clarity", "counted")
         },
     )
 

@@ -314,7 +314,6 @@ def try_command(
     tasks: Annotated[int | None, typer.Option(help="Only the first tasks.")] = None,
     epsilon: Annotated[float, typer.Option(help="ε that every person is promised.")] = 8.0,
     head: _Head = "released",
-    evaluate: _Evaluate = "shown",
     seconds: _Seconds = 120.0,
     folder: Annotated[
         Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
@@ -342,7 +341,6 @@ def try_command(
         1e-5,
         "person",
         rounds=ROUNDS if head == "rounds" else 0,
-        evaluation=evaluate == "private",
     )
     with tempfile.TemporaryDirectory(prefix="cslr-try-") as place:
         served = prepare_trial(folder or Path(place) / "federation", wanted, free_port())

@@ -250,7 +250,10 @@ class SimulatedCohort:
         """Clients that hold nothing; one of them, so that an empty cohort sums to zeros."""
         nothing = np.zeros((len(clients), 1), dtype=np.int64)
         z = np.zeros((*nothing.shape, self.population.z.shape[1]))
-        return Examples(z, labels=nothing, mask=nothing > 0, clients=clients)
+        targets = self.population.targets
+        if targets is not None:
+            targets = np.zeros((*nothing.shape, targets.shape[1]), dtype=targets.dtype)
+        return Examples(z, labels=nothing, mask=nothing > 0, clients=clients, targets=targets)
 
     def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
         """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""

@@ -16,8 +16,8 @@ from cslr.protocol.step4_aggregate.estimate import Replay
 
 __all__ = ["beside_texts", "share_of_texts"]
 
-TRUST_HALF: Final = 0.15
-"""Mean ``trust`` of released modes at which the zero-shot rule counts as much as the replay."""
+TRUST_HALF: Final = 0.12
+"""Trust in released modes, times their clarity, at which the zero-shot rule counts half."""
 STEEP: Final = 3
 """How fast it counts less with more of it."""
 
@@ -25,7 +25,7 @@ STEEP: Final = 3
 def share_of_texts(replay: Replay) -> float:
     """How much the zero-shot rule counts: 1 where no mode is known, nearly 0 where all are."""
     trust = float(replay.trust[replay.known].mean()) if replay.known.any() else 0.0
-    return 1.0 / (1.0 + (trust / TRUST_HALF) ** STEEP)
+    return 1.0 / (1.0 + (trust * replay.clarity / TRUST_HALF) ** STEEP)
 
 
 def beside_texts(

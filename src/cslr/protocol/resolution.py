@@ -6,8 +6,8 @@ units: a unit has full weight from its expected number of rows on, weights are m
 noise allows it the contribution also contains one symmetric matrix, the second moments that all
 modes of a task share (``tied``), in the leading r₂ public directions.
 
-A direction enters the matrix if the expected difference of covariances from the public ones,
-``EXPECTED`` times its public variance, exceeds the noise of an entry after all tasks.
+A direction enters the matrix if the noise of an entry after all tasks is at most ``MOST_NOISE``
+times its public variance.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["FEW_UNITS", "UNKNOWN_UNITS", "Resolution", "Units", "resolve"]
 
 MANY: Final = 30.0
 """Expected weight of a mode from which on small units are many enough to measure weights."""
-EXPECTED: Final = 0.22
-"""Relative difference of covariances from the public ones that a matrix has to show."""
+MOST_NOISE: Final = 0.5
+"""Noise of an entry of the matrix, relative to the public variance of its direction."""
 LEAST_TIED: Final = 64
 """Directions below which a matrix does not pay for its share of the norm."""
 TIED_NORM: Final = 1.4
@@ -111,9 +111,9 @@ def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
 
 
 def _tied(units: Units, plan: Plan, variances: FloatArray) -> int:
-    """r₂: directions in which entries of the matrix exceed their noise; 0 if they are too few."""
+    """r₂: directions in which noise leaves entries of the matrix useful; 0 if they are too few."""
     contributions = plan.q * units.count * plan.cap
     sigma = 0.0 if plan.sigma is None else plan.sigma * units.clients_per_person
     noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / contributions
-    directions = int(np.sum(EXPECTED * variances >= noise))
+    directions = int(np.sum(MOST_NOISE * variances >= noise))
     return directions if directions >= LEAST_TIED else 0

@@ -201,9 +201,8 @@ class Sampler:
         d, r = len(space.centre), replay.mean.shape[1]
         shape = space.whole_shape if of_words else space.shape
         shape = space.plain_shape if among_texts else shape
-        fade = 1.0
         if replay.tied is not None:
-            shape, fade = replay.tied.covariance, 1.0 - replay.tied.trust**4
+            shape = replay.tied
         values, vectors = np.linalg.eigh(shape)
         whitening = (vectors / np.sqrt(values)) @ vectors.T
         contrast, centre = np.zeros((2, len(replay.mean), d))
@@ -214,8 +213,10 @@ class Sampler:
         if of_words:
             trust = _by_task(replay.trust, replay.tasks)
             wanted = WORDS_OVERLAP + (TRUSTED - WORDS_OVERLAP) * trust
-        apart = np.ones_like(distance) if among_texts else wanted / np.maximum(distance, 1e-12)
-        coordinates = centre + contrast * (apart**fade)[:, None]
+        apart = wanted / np.maximum(distance, 1e-12)
+        if among_texts or replay.tied is not None:  # they lie as rows do
+            apart = np.ones_like(distance)
+        coordinates = centre + contrast * apart[:, None]
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
         relative[:, :r] = replay.relative
         return cls(

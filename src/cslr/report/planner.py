@@ -54,7 +54,7 @@ def planner_data() -> dict[str, Any]:
         "off": outlook.OFF,
         "mostRows": resolution.MOST_ROWS,
         "many": resolution.MANY,
-        "expected": resolution.EXPECTED,
+        "mostNoise": resolution.MOST_NOISE,
         "leastTied": resolution.LEAST_TIED,
         "tiedNorm": resolution.TIED_NORM,
         "rows": {unit: _federated(unit).rows_per_unit for unit in _UNITS},

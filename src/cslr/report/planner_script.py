@@ -39,7 +39,7 @@ function outlook(unit, count, sigma, tasks, cap, labels) {
     full = DATA.mostRows;
   } else {
     const noise = sigma * DATA.tiedNorm * Math.sqrt(tasks / 2) / (count * cap);
-    tied = DATA.spread.filter((each) => DATA.expected * each >= noise).length;
+    tied = DATA.spread.filter((each) => DATA.mostNoise * each >= noise).length;
     if (tied < DATA.leastTied) tied = 0;
   }
   const weight = Math.min(rows, full) / full;

@@ -22,7 +22,13 @@ from cslr.privacy.ledger.book import Ledger
 from cslr.runs.deployment.founding import Wanted
 from cslr.runs.deployment.server_machine import address_of, run_server
 from cslr.runs.deployment.source import source_of_stream
-from cslr.runs.deployment.trial import _PROGRAM, prepare_trial, start_node, wait_until_served
+from cslr.runs.deployment.trial import (
+    _PROGRAM,
+    prepare_trial,
+    start_node,
+    try_federation,
+    wait_until_served,
+)
 from cslr.runs.predict import load_predictor
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cli")]
@@ -98,3 +104,20 @@ def test_three_nodes_learn_two_tasks_and_one_is_killed_in_mid_release(cache, tmp
     (answer,) = load_predictor(served.path / "node-1" / "model").answers(["My heart races."])
     assert answer.choices[0].label == "heart"
     print(json.dumps([[each["time"], each["what"]] for each in told["log"]]))
+
+
+def test_gradient_rounds_run_over_flower_with_a_node_that_has_no_rows_of_a_task(
+    cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
+    source = source_of_stream("ward", 1, "minilm", 13)
+    wanted = Wanted("ward", source, 3, 3, 1, 1, 8.0, 1e-5, "person", rounds=2)
+    served = prepare_trial(tmp_path / "federation", wanted, free_port())
+    try_federation(served, 60.0, print)
+    server = Ledger.read(served.path / "server" / "ledger.jsonl")
+    assert [charge.label for charge in server.charges] == ["task 0 update 0", "task 0 update 1"]
+    for number in range(3):
+        node = Ledger.read(served.path / f"node-{number}" / "ledger.jsonl")
+        assert [charge.label for charge in node.charges] == [c.label for c in server.charges]
+    (answer,) = load_predictor(served.path / "node-1" / "model").answers(["Give aspirin to Anna."])
+    assert answer.words == ("Give", "aspirin", "to", "Anna", ".")

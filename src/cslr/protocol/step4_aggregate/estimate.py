@@ -23,8 +23,9 @@ from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.covariances import full_covariances
+from cslr.protocol.step4_aggregate.known import clarity, trust_in_means
 from cslr.protocol.step4_aggregate.mixed_model import USUAL, Effect, posterior_means
-from cslr.protocol.step4_aggregate.tied import TiedCovariance, pooled_covariance, symmetric
+from cslr.protocol.step4_aggregate.tied import pooled_covariance, symmetric
 from cslr.protocol.step4_aggregate.weights import counted_labels, total_weight
 from cslr.protocol.targets import Family
 
@@ -117,8 +118,10 @@ class Replay:
     trust: FloatArray  # (K,) from 0, the prior alone, to 1: how far noise lets a mean be known
     floored: float
     """Share of variances that noise had pushed below the floor: an alarm when it is large."""
-    tied: TiedCovariance | None = None
-    """The covariance within modes, where it was released."""
+    tied: FloatArray | None = None
+    """(d, d) the covariance within modes in the public basis, where it was released."""
+    clarity: float = 1.0
+    """How clearly released modes differ from the nearest of another label, from 0 to 1."""
     counted: float = 1.0
     """How far weights say how often labels are met, from 0, not at all, to 1."""
 
@@ -200,16 +203,23 @@ def estimate_replay(
         targets=_targets(sums, modes, family),
         covariance=covariance,
         known=known,
-        trust=_trust(sums.variance, space),
+        trust=trust_in_means(sums.variance, space),
+        clarity=_clarity(sums, mean, modes, space),
         floored=floored,
         tied=_tied(releases, sums, mean, space),
         counted=counted_labels(releases, modes),
     )
 
 
+def _clarity(sums: _Sums, mean: FloatArray, modes: Modes, space: PublicSpace) -> float:
+    known = sums.known
+    labels = modes.labels[sums.modes[known]]
+    return clarity(mean[known], sums.variance[known], labels, space) if known.any() else 0.0
+
+
 def _tied(
     releases: Sequence[TaskRelease], sums: _Sums, mean: FloatArray, space: PublicSpace
-) -> TiedCovariance | None:
+) -> FloatArray | None:
     """The covariance within modes from the matrices of all tasks: M / Σw − Σ w (μ − p)(μ − p)ᵀ."""
     matrices = [each.sums.tied for each in releases if each.sums.tied.size]
     if not matrices:
@@ -221,7 +231,7 @@ def _tied(
     second = symmetric(np.sum(matrices, axis=0), r) / weight.sum()
     observed = second - (moved.T * (weight / weight.sum())) @ moved
     variance = sum(each.noise.tied**2 for each in releases) / weight.sum() ** 2
-    return pooled_covariance(observed, variance, space.within, space.shape)
+    return pooled_covariance(observed, variance, space.shape)
 
 
 def expected_means(
@@ -269,13 +279,6 @@ def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
     if not _some_share(labels, sums.tasks):  # else it would be part of what a label has in all
         effects += _effect_of_texts(prior, spectrum)
     return posterior_means(sums.observed, sums.variance, prior, effects)
-
-
-def _trust(variance: FloatArray, space: PublicSpace) -> FloatArray:
-    """(K,) share of what a mode usually has of its own that is seen beyond noise ``variance``."""
-    own = USUAL["own"] * space.between[: space.dimension]
-    trust: FloatArray = (own**2 / (own + variance[:, None])).sum(axis=1) / own.sum()
-    return trust
 
 
 def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
