@@ -96,7 +96,7 @@ class Memory(threading.Thread):
         """Until the program ends."""
         while True:
             self.look()
-            time.sleep(0.03)
+            time.sleep(0.1)
 
     def look(self) -> None:
         """Pages that processes share count once (Linux: proportional set sizes)."""
