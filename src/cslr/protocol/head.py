@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.protocol.adam import Adam
-from cslr.protocol.losses import cross_entropy_slope
+from cslr.protocol.training import Adam, cross_entropy_slope
 
 __all__ = ["Batch", "Head", "HeadSettings", "initial_head", "train_head"]
 

@@ -7,22 +7,30 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.config import Config
 from cslr.errors import CslrError, RunDirectoryError
+from cslr.files import write_atomic
 from cslr.privacy.accounting import Charge, epsilon_of
 from cslr.privacy.ledger.book import Ledger
 from cslr.runs.catalogue import StoredRun, read_run
-from cslr.runs.checksum import open_arrays
+from cslr.runs.checksum import open_arrays, seal_arrays
 from cslr.runs.directory import ledgers_of, read_trace
 from cslr.setting_names import dotted
 
-__all__ = ["CLOUD_FILE", "RunFacts", "Spending", "command_of", "read_facts"]
+if TYPE_CHECKING:
+    from cslr.runs.embedded import EmbeddedStream
+
+__all__ = ["CLOUD_FILE", "RunFacts", "Spending", "command_of", "read_facts", "save_clouds"]
 
 CLOUD_FILE = "clouds.safetensors"
 """In a simulation only: true rows, drawn in the plane of the map."""
+_EACH: Final = 60
+"""Rows of each label that are drawn."""
 
 
 _FLAGS: Final = {
@@ -173,3 +181,22 @@ def _diagnosis(path: Path) -> Mapping[str, float]:
     found = [line for line in trace if line["kind"] == "diagnosis"]
     names = ("alignment", "by_chance", "hit_rate", "margin")
     return {name: found[-1][name] for name in names if name in found[-1]} if found else {}
+
+
+def save_clouds(run: Path, config: Config, embedded: EmbeddedStream) -> None:
+    """NON-PRIVATE. Write drawn rows beside the picture of the first seed.
+
+    Nothing is written where privacy is enforced, nor where rows are seen by several encoders and
+    one plane cannot show them.
+    """
+    directory = run / f"seed-{config.seeds[0]}"
+    picture = directory / "picture.safetensors"
+    if config.privacy.mode != "simulated" or config.encoders or not picture.is_file():
+        return
+    arrays = open_arrays(picture.read_bytes())
+    labels = embedded.train.labels
+    kinds = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    chosen = np.concatenate([rows[:: max(1, len(rows) // _EACH)][:_EACH] for rows in kinds])
+    points = (embedded.train.z[chosen] - arrays["origin"]) @ arrays["plane"]
+    drawn = {"points": points.astype(np.float64), "labels": labels[chosen].astype(np.float64)}
+    write_atomic(directory / CLOUD_FILE, seal_arrays(drawn))

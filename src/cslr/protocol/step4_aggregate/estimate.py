@@ -23,8 +23,13 @@ from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.covariances import full_covariances
-from cslr.protocol.step4_aggregate.known import clarity, trust_in_means
-from cslr.protocol.step4_aggregate.mixed_model import USUAL, Effect, posterior_means
+from cslr.protocol.step4_aggregate.mixed_model import (
+    USUAL,
+    Effect,
+    clarity,
+    posterior_means,
+    trust_in_means,
+)
 from cslr.protocol.step4_aggregate.tied import pooled_covariance, symmetric
 from cslr.protocol.step4_aggregate.weights import counted_labels, total_weight
 from cslr.protocol.targets import Family

@@ -34,8 +34,9 @@ from cslr.numerics.factored import (
     grouped,
     membership,
 )
+from cslr.protocol.public_space import PublicSpace
 
-__all__ = ["USUAL", "Effect", "model_facts", "posterior_means"]
+__all__ = ["USUAL", "Effect", "clarity", "model_facts", "posterior_means", "trust_in_means"]
 
 USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3, "text": 0.3}
 """Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
@@ -47,6 +48,8 @@ CONTRAST_UNSURE: Final = 0.3
 """Standard deviation of β around 1."""
 LEAST_NOISE: Final = 1e-8
 """Variance that even a release without noise is seen with: a client's rows are a sample too."""
+MOST_MODES: Final = 256
+"""Modes whose neighbours are looked for: work stays linear in the number of modes."""
 
 
 def model_facts() -> dict[str, object]:
@@ -236,3 +239,32 @@ def _numbered(group: IntArray) -> IntArray:
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     numbered: IntArray = np.argsort(np.argsort(first))[place.ravel()]
     return numbered
+
+
+def trust_in_means(variance: FloatArray, space: PublicSpace) -> FloatArray:
+    """(K,) share of what a mode usually has of its own that is seen beyond noise ``variance``."""
+    own = USUAL["own"] * space.between[: space.dimension]
+    trust: FloatArray = (own**2 / (own + variance[:, None])).sum(axis=1) / own.sum()
+    return trust
+
+
+def clarity(mean: FloatArray, variance: FloatArray, labels: IntArray, space: PublicSpace) -> float:
+    """How clearly modes differ from the nearest of another label, from 0 to 1: D² / (D² + V).
+
+    mean: (K, r) released modes, variance: (K,) of the noise they were seen with. D is the distance
+    in standard deviations of the public shape, V the variance that is left in it. Labels that say
+    nearly the same need much less noise than others. 1 where all modes are of one label.
+    """
+    r = mean.shape[1]
+    within, own = np.diagonal(space.shape)[:r], USUAL["own"] * space.between[:r]
+    left = (own * variance[:, None] / (own + variance[:, None]) / within).sum(axis=1)  # (K,)
+    scaled = mean / np.sqrt(within)
+    squares = np.square(scaled).sum(axis=1)
+    shares = []
+    for mode in np.linspace(0, len(mean) - 1, min(len(mean), MOST_MODES)).astype(int):
+        apart = squares + squares[mode] - 2 * scaled @ scaled[mode]
+        apart[labels == labels[mode]] = np.inf
+        nearest = int(np.argmin(apart))
+        if np.isfinite(apart[nearest]):
+            shares.append(apart[nearest] / (apart[nearest] + left[mode] + left[nearest]))
+    return float(np.mean(shares)) if shares else 1.0

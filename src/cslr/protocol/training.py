@@ -1,4 +1,7 @@
-"""Adam on stacks of arrays, in place and in float32.
+"""What heads are trained with: gradients of their losses, and Adam.
+
+Gradients are over any number of heads at once: leading dimensions are heads and stay apart; n are
+rows, o outputs, h hidden units. Adam works on stacks of arrays, in place and in float32.
 
 Reference: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015, Algorithm 1, with
 β₁ = 0.9, β₂ = 0.999, ε = 1e-8. The moments are kept without their factors 1 − β, which the length
@@ -14,9 +17,9 @@ from typing import Final
 
 import numpy as np
 
-from cslr.arrays import FloatArray
+from cslr.arrays import FloatArray, IntArray
 
-__all__ = ["Adam"]
+__all__ = ["Adam", "contrast_slope", "cross_entropy_slope", "sigmoid", "softmax"]
 
 FIRST: Final = 0.9  # β₁
 SECOND: Final = 0.999  # β₂
@@ -81,3 +84,57 @@ def _views(flat: FloatArray, shapes: Sequence[tuple[int, ...]]) -> list[FloatArr
         flat[end - math.prod(shape) : end].reshape(shape)
         for end, shape in zip(ends, shapes, strict=True)
     ]
+
+
+def softmax(scores: FloatArray) -> FloatArray:
+    """(..., o) shares of scores (..., o)."""
+    shares: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def sigmoid(scores: FloatArray) -> FloatArray:
+    """1 / (1 + exp(−s)) without overflow, to full relative precision in both tails."""
+    small = np.exp(-np.abs(scores))
+    answer: FloatArray = np.where(scores >= 0, 1.0, small) / (1.0 + small)
+    return answer
+
+
+def cross_entropy_slope(scores: FloatArray, targets: FloatArray, one_by_one: bool) -> FloatArray:
+    """∂/∂scores (..., n, o) of the mean over rows of the cross-entropy against targets (..., n, o).
+
+    one_by_one: binary cross-entropy, averaged over outputs too; otherwise that of the softmax,
+    whose targets need not sum to one.
+    """
+    n, outputs = scores.shape[-2:]
+    if one_by_one:
+        residual = sigmoid(scores) - targets
+        residual /= np.float32(n * outputs)
+        return residual
+    slope = softmax(scores)
+    slope *= targets.sum(axis=-1, keepdims=True)
+    slope -= targets
+    slope /= np.float32(n)
+    return slope
+
+
+def contrast_slope(hidden: FloatArray, labels: IntArray, temperature: float) -> FloatArray:
+    """∂/∂hidden (..., n, h) of the mean supervised contrastive loss (Khosla et al. 2020).
+
+    labels: (n,). Samples of one label are drawn together, of others pushed apart.
+    """
+    n = len(labels)
+    norm = np.maximum(np.linalg.norm(hidden, axis=-1, keepdims=True), np.float32(1e-12))
+    unit = hidden / norm
+    alike = unit @ np.swapaxes(unit, -1, -2) / np.float32(temperature)  # (..., n, n)
+    itself = np.eye(n, dtype=np.bool_)
+    same = ((labels[:, None] == labels) & ~itself).astype(np.float32)
+    count = np.maximum(same.sum(axis=-1, keepdims=True), 1)
+    slope = softmax(np.where(itself, np.float32(-1e9), alike))
+    slope *= same.sum(axis=-1, keepdims=True) / count
+    slope -= same / count
+    slope /= np.float32(n * temperature)
+    pull: FloatArray = (slope + np.swapaxes(slope, -1, -2)) @ unit
+    pull -= unit * (pull * unit).sum(axis=-1, keepdims=True)
+    pull /= norm
+    return pull
