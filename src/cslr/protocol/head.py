@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.protocol.training import Adam, cross_entropy_slope
+from cslr.protocol.head_training import Adam, cross_entropy_slope
 
 __all__ = ["Batch", "Head", "HeadSettings", "initial_head", "train_head"]
 

@@ -14,12 +14,10 @@ from cslr.protocol.step4_aggregate.estimate import (
     VARIANCE_FLOOR,
     Noise,
     TaskRelease,
-    _effect_of_texts,
-    _effects,
     estimate_replay,
     expected_means,
 )
-from cslr.protocol.step4_aggregate.mixed_model import USUAL
+from cslr.protocol.step4_aggregate.mixed_model import USUAL, effects_of
 from cslr.protocol.targets import Family
 
 CLIENTS = 50.0
@@ -391,7 +389,7 @@ FLATTER = np.sqrt(SPECTRUM) * SPECTRUM.sum() / np.sqrt(SPECTRUM).sum()
     ],
 )
 def test_means_share_what_can_be_told_apart_each_at_its_usual_scale(tasks, labels, expected):
-    effects = _effects(np.array(tasks), np.array(labels), SPECTRUM)
+    effects = effects_of(np.array(tasks), np.array(labels), np.zeros((len(tasks), 3)), SPECTRUM)
     assert len(effects) == len(expected)
     for effect, (name, group) in zip(effects, expected.items(), strict=True):
         np.testing.assert_array_equal(effect.group, group)

@@ -17,9 +17,9 @@ from cslr.arrays import FloatArray
 from cslr.numerics.gaussian import Gaussians, from_moments
 from cslr.numerics.projection import onto_simplex
 from cslr.paper_constants import PaperConstants
+from cslr.protocol.head_training import softmax
 from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
 from cslr.protocol.targets import Family
-from cslr.protocol.training import softmax
 
 __all__ = ["WrittenModes", "written_modes"]
 

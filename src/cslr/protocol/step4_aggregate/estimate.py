@@ -24,9 +24,9 @@ from cslr.protocol.resolution import FEW_UNITS
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.covariances import full_covariances
 from cslr.protocol.step4_aggregate.mixed_model import (
-    USUAL,
-    Effect,
     clarity,
+    effects_of,
+    labels_recur,
     posterior_means,
     trust_in_means,
 )
@@ -44,10 +44,6 @@ SHARPER: Final = 8.0
 """Logits of norm at most 1 say little by themselves: they are read this much louder."""
 ELECTED_UNSURE: Final = 0.02
 """Doubt about each coordinate of a mean that was selected: it is near the truth, not at it."""
-LEAST_TEXTS: Final = 3
-"""Different label texts from which on what they have in common is looked for."""
-MOST_FACTORS: Final = 16
-"""Leading directions of the label texts in which it is looked for: work grows with its square."""
 TARGET_UNSURE: Final = 0.15
 """Doubt that a mode's target is the usual one of its label."""
 
@@ -280,52 +276,8 @@ def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
     """(K, r) posterior means of all modes."""
     prior = modes.prototypes.mean[sums.modes]
     spectrum = space.between[: space.dimension]
-    effects = _effects(sums.tasks, labels := modes.labels[sums.modes], spectrum)
-    if not _some_share(labels, sums.tasks):  # else it would be part of what a label has in all
-        effects += _effect_of_texts(prior, spectrum)
+    effects = effects_of(sums.tasks, modes.labels[sums.modes], prior, spectrum)
     return posterior_means(sums.observed, sums.variance, prior, effects)
-
-
-def _effects(tasks: IntArray, labels: IntArray, spectrum: FloatArray) -> list[Effect]:
-    """The effects of the model; only those that are identifiable are included."""
-    pairs, of_pair = np.unique(np.stack([tasks, labels]), axis=1, return_inverse=True)
-    effects = [
-        Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),
-        Effect(of_pair.ravel(), spectrum, USUAL["own"]),
-    ]
-    if pairs.shape[1] < len(tasks):  # several modes have most in common with their own label's
-        effects.append(Effect(np.arange(len(tasks)), spectrum, USUAL["sub"]))
-    if _some_share(labels, tasks):
-        effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
-        effects.append(Effect(tasks, spectrum, USUAL["task"]))
-    return effects
-
-
-def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
-    """What is linear in what label texts say, (K, r); two labels would share nothing by it."""
-    if len(np.unique(prior, axis=0)) < LEAST_TEXTS:
-        return []
-    left, values, _ = np.linalg.svd(prior - prior.mean(axis=0), full_matrices=False)
-    values /= np.sqrt(np.square(values).sum() / len(prior))
-    factors = left[:, :MOST_FACTORS] * values[:MOST_FACTORS]
-    return [Effect(np.arange(len(prior)), spectrum, USUAL["text"], factors)]
-
-
-def _flattened(spectrum: FloatArray) -> FloatArray:
-    """A spectrum of the same total with its directions less unequal.
-
-    What a label means in every task is not a topic: praise differs from blame in directions in
-    which topics hardly differ.
-    """
-    flat = np.sqrt(spectrum)
-    flattened: FloatArray = flat * (spectrum.sum() / flat.sum())
-    return flattened
-
-
-def _some_share(labels: IntArray, tasks: IntArray) -> bool:
-    """Whether some label occurs in several tasks."""
-    pairs = np.unique(np.stack([labels, tasks]), axis=1)
-    return bool(len(np.unique(pairs[0])) < pairs.shape[1])
 
 
 def _centres(mean: FloatArray, tasks: IntArray, labels: IntArray) -> FloatArray:
@@ -335,7 +287,7 @@ def _centres(mean: FloatArray, tasks: IntArray, labels: IntArray) -> FloatArray:
     it is the middle of the task. Elsewhere it is the public centre: every mode against the rest.
     """
     centres = np.zeros_like(mean)
-    if _some_share(labels, tasks):
+    if labels_recur(labels, tasks):
         for task in np.unique(tasks):
             centres[tasks == task] = mean[tasks == task].mean(axis=0)
     return centres

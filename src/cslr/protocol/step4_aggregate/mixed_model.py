@@ -36,7 +36,15 @@ from cslr.numerics.factored import (
 )
 from cslr.protocol.public_space import PublicSpace
 
-__all__ = ["USUAL", "Effect", "clarity", "model_facts", "posterior_means", "trust_in_means"]
+__all__ = [
+    "USUAL",
+    "Effect",
+    "clarity",
+    "effects_of",
+    "model_facts",
+    "posterior_means",
+    "trust_in_means",
+]
 
 USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3, "text": 0.3}
 """Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
@@ -48,6 +56,10 @@ CONTRAST_UNSURE: Final = 0.3
 """Standard deviation of β around 1."""
 LEAST_NOISE: Final = 1e-8
 """Variance that even a release without noise is seen with: a client's rows are a sample too."""
+LEAST_TEXTS: Final = 3
+"""Different label texts from which on what they have in common is looked for."""
+MOST_FACTORS: Final = 16
+"""Leading directions of the label texts in which it is looked for: work grows with its square."""
 MOST_MODES: Final = 256
 """Modes whose neighbours are looked for: work stays linear in the number of modes."""
 
@@ -91,6 +103,55 @@ class Effect:
             return self.factors[seen]
         groups = Groups(_numbered(self.group[seen]))
         return None if groups.count == len(groups.of) else groups
+
+
+def effects_of(
+    tasks: IntArray, labels: IntArray, prior: FloatArray, spectrum: FloatArray
+) -> list[Effect]:
+    """The effects of the model for modes of tasks and labels (K,); only identifiable ones.
+
+    prior: (K, r) the public prototypes; spectrum: (r,) how public topics differ.
+    """
+    pairs, of_pair = np.unique(np.stack([tasks, labels]), axis=1, return_inverse=True)
+    effects = [
+        Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),
+        Effect(of_pair.ravel(), spectrum, USUAL["own"]),
+    ]
+    if pairs.shape[1] < len(tasks):  # several modes have most in common with their own label's
+        effects.append(Effect(np.arange(len(tasks)), spectrum, USUAL["sub"]))
+    if labels_recur(labels, tasks):
+        effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
+        effects.append(Effect(tasks, spectrum, USUAL["task"]))
+    else:  # with shared labels it would be part of what a label has in all tasks
+        effects += _effect_of_texts(prior, spectrum)
+    return effects
+
+
+def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
+    """What is linear in what label texts say, (K, r); two labels would share nothing by it."""
+    if len(np.unique(prior, axis=0)) < LEAST_TEXTS:
+        return []
+    left, values, _ = np.linalg.svd(prior - prior.mean(axis=0), full_matrices=False)
+    values /= np.sqrt(np.square(values).sum() / len(prior))
+    factors = left[:, :MOST_FACTORS] * values[:MOST_FACTORS]
+    return [Effect(np.arange(len(prior)), spectrum, USUAL["text"], factors)]
+
+
+def _flattened(spectrum: FloatArray) -> FloatArray:
+    """A spectrum of the same total with its directions less unequal.
+
+    What a label means in every task is not a topic: praise differs from blame in directions in
+    which topics hardly differ.
+    """
+    flat = np.sqrt(spectrum)
+    flattened: FloatArray = flat * (spectrum.sum() / flat.sum())
+    return flattened
+
+
+def labels_recur(labels: IntArray, tasks: IntArray) -> bool:
+    """Whether some label occurs in several tasks."""
+    pairs = np.unique(np.stack([labels, tasks]), axis=1)
+    return bool(len(np.unique(pairs[0])) < pairs.shape[1])
 
 
 def posterior_means(
