@@ -17,7 +17,7 @@ from cslr.protocol.step4_aggregate.estimate import (
     estimate_replay,
     expected_means,
 )
-from cslr.protocol.step4_aggregate.mixed_model import USUAL, effects_of
+from cslr.protocol.step4_aggregate.mixed_model import USUAL, _effect_of_texts, effects_of
 from cslr.protocol.targets import Family
 
 CLIENTS = 50.0
