@@ -85,6 +85,7 @@ ACROSS_MACHINES: Final = frozenset(
         "cslr federation serve hospitals",
         "cslr federation serve hospitals --members 5",
         "cslr federation try --nodes 3 --tasks 2",
+        "cslr federation try --nodes 3 --stream ward --tasks 2 --head rounds",
         "cslr federation node node",
         "cslr federation node /srv/cslr",
         "cslr federation run hospitals",

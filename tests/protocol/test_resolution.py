@@ -81,3 +81,15 @@ def test_a_unit_of_one_row_has_one_of_a_tasks_labels():
     small = resolve(Units(12_000, 1), plan(4.0), 2, VARIANCES, True)
     assert small.share_of_labels(2) == 0.5
     assert small.share_of_labels(1) == 1.0
+
+
+def test_a_matrix_counts_units_only_in_the_tasks_they_have_rows_of():
+    """A cap of four tasks says little where a unit has rows of one."""
+    budget = calibrate(Budget(4.0), releases=4, cap=4)
+    found = [
+        resolve(Units(4_000, 1, tasks=tasks), budget, 1, VARIANCES, True).tied
+        for tasks in (None, 1.0, 2.5, 4.0)
+    ]
+    assert found[0] == found[1] < found[2] < found[3]
+    assert Units(10, 3).heard(2) == 2
+    assert Units(10, 1, tasks=0.2).heard(2) == 1

@@ -183,7 +183,12 @@ def _planned(federation: Federated, cap: int) -> Outlook:
     rounds = schedule is not None
     if schedule is not None:
         plan = calibrate(federation.budget, federation.tasks, federation.q, cap, schedule)
-    units = Units(federation.units, federation.rows_per_unit, federation.clients_per_person)
+    units = Units(
+        federation.units,
+        federation.rows_per_unit,
+        federation.clients_per_person,
+        tasks=federation.spoken,
+    )
     may_tie = federation.sub_modes == 1 and not rounds
     spread = usual_spread(federation.dimension)
     resolution = resolve(units, plan, federation.labels_per_task, spread, may_tie)

@@ -27,7 +27,7 @@ MANY: Final = 30.0
 """Expected weight of a mode from which on small units are many enough to measure weights."""
 MOST_NOISE: Final = 0.5
 """Noise of an entry of the matrix, relative to the public variance of its direction."""
-LEAST_TIED: Final = 64
+LEAST_TIED: Final = 90
 """Directions below which a matrix does not pay for its share of the norm."""
 TIED_NORM: Final = 1.4
 """Norm of a small unit's contribution with a matrix, of embeddings of length one."""
@@ -44,6 +44,12 @@ class Units:
     """Rows that a unit is expected to have of one task."""
     clients_per_person: int = 1
     """The most clients that hold rows of one unit; each clips to its share of the bound."""
+    tasks: float | None = None
+    """Tasks that a unit is expected to have rows of; None: as many as it has rows of a task."""
+
+    def heard(self, cap: int) -> float:
+        """Tasks that a unit is expected to contribute to."""
+        return min(cap, max(1.0, self.rows if self.tasks is None else self.tasks))
 
 
 UNKNOWN_UNITS: Final = Units(1)
@@ -112,7 +118,7 @@ def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
 
 def _tied(units: Units, plan: Plan, variances: FloatArray) -> int:
     """r₂: directions in which noise leaves entries of the matrix useful; 0 if they are too few."""
-    contributions = plan.q * units.count * plan.cap
+    contributions = plan.q * units.count * units.heard(plan.cap)
     sigma = 0.0 if plan.sigma is None else plan.sigma * units.clients_per_person
     noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / contributions
     directions = int(np.sum(MOST_NOISE * variances >= noise))

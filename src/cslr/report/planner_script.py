@@ -38,7 +38,8 @@ function outlook(unit, count, sigma, tasks, cap, labels) {
   if (full === DATA.mostRows || count * cap / tasks * ofLabels < DATA.many) {
     full = DATA.mostRows;
   } else {
-    const noise = sigma * DATA.tiedNorm * Math.sqrt(tasks / 2) / (count * cap);
+    const noise = sigma * DATA.tiedNorm * Math.sqrt(tasks / 2)
+      / (count * Math.min(cap, spoken));
     tied = DATA.spread.filter((each) => DATA.mostNoise * each >= noise).length;
     if (tied < DATA.leastTied) tied = 0;
   }

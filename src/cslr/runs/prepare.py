@@ -168,7 +168,7 @@ def _units(config: Config, stream: Stream, count: int) -> Units:
     if stream.partition == "given":  # how many rows clients have is theirs to know
         return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
     rows = len(stream.train) // (count * (stream.cap or len(stream.tasks)))
-    return Units(count, max(1, rows))
+    return Units(count, max(1, rows), tasks=len(stream.train) / count)
 
 
 def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
