@@ -27,7 +27,7 @@ MANY: Final = 30.0
 """Expected weight of a mode from which on small units are many enough to measure weights."""
 MOST_NOISE: Final = 0.5
 """Noise of an entry of the matrix, relative to the public variance of its direction."""
-LEAST_TIED: Final = 90
+LEAST_TIED: Final = 64
 """Directions below which a matrix does not pay for its share of the norm."""
 TIED_NORM: Final = 1.4
 """Norm of a small unit's contribution with a matrix, of embeddings of length one."""

@@ -167,8 +167,18 @@ def _units(config: Config, stream: Stream, count: int) -> Units:
         return Units(count, stream.rows_per_person, stream.clients_per_person)
     if stream.partition == "given":  # how many rows clients have is theirs to know
         return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
-    rows = len(stream.train) // (count * (stream.cap or len(stream.tasks)))
-    return Units(count, max(1, rows), tasks=len(stream.train) / count)
+    rows = len(stream.train) / (count * (stream.cap or len(stream.tasks)))
+    return Units(count, max(1, int(rows)), tasks=_tasks_of_a_client(config, stream, count))
+
+
+def _tasks_of_a_client(config: Config, stream: Stream, count: int) -> float:
+    """Tasks that a client is expected to have rows of if they are shared out as is declared.
+
+    With shares of Dirichlet(α) the rows of a task at one of many clients are negative binomial.
+    """
+    rows = len(stream.train) / (count * len(stream.tasks))
+    alpha = config.stream.alpha or stream.alpha
+    return len(stream.tasks) * float(1 - (1 + rows / alpha) ** -alpha)
 
 
 def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
