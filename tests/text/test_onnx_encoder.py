@@ -91,10 +91,19 @@ def test_where_rows_are_not_alike_in_any_batch_batches_have_two_rows(
         return found * np.float32(1 + 1e-6 * len(ids))
 
     monkeypatch.setattr(onnx_encoder._Exported, "_forward", forward)
-    assert not careful._alike_in_any_batch
+    assert not careful._alike(9)
+    assert careful._rows_of(9) == 2
+    careful.vectors(TEXTS)  # tries the other lengths
     sizes.clear()
     careful.vectors(TEXTS)
     assert set(sizes) == {2}
+
+
+@pytest.mark.parametrize("length", [2, 3, 17, 128, 256])
+def test_every_length_is_tried_by_itself_and_once(exported: Encoder, length: int) -> None:
+    model = onnx_encoder._Exported(exported._exported.folder)  # type: ignore[attr-defined]
+    assert model._alike(length)
+    assert model._tried == {length: True}
 
 
 def test_no_texts_give_an_empty_array_of_the_right_width(exported: Encoder) -> None:

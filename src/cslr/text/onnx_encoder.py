@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,7 +35,8 @@ OPERATORS: Final = 17
 """Version of ONNX's operators; part of the export's name."""
 LEAST_COSINE: Final = 0.9999
 """Between vectors of the export and of the model it was made of."""
-TRIAL: Final = ("One two three.", "The dose of the tablets was lowered by the doctor.", "x " * 15)
+TRIAL: Final = "The dose of the tablets was lowered by the doctor."
+"""Whose words rows are made of to see whether bits depend on what stands beside them."""
 
 
 class OnnxEncoder:
@@ -58,9 +59,9 @@ class OnnxEncoder:
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
-        Guarantee: a row depends on its text alone, bit for bit. Nothing is padded, and ONNX Runtime
-        computes a row the same way in every batch of at least two rows: that is tried when the
-        model is loaded, and batches have two rows throughout if it does not hold.
+        Guarantee: a row depends on its text alone, bit for bit. Nothing is padded, and batches have
+        two rows, unless ONNX Runtime was seen to compute rows of as many tokens the same way in
+        larger ones.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -86,7 +87,7 @@ class _Exported:
         found = self._tokenizer.encode_batch([self.facts["prompt"] + text for text in texts])
         ids = [each.ids for each in found]
         vectors = np.empty((len(texts), self.facts["dimension"]), dtype=np.float32)
-        for batch in _of_equal_length(ids, ROWS if self._alike_in_any_batch else 2):
+        for batch in _of_equal_length(ids, self._rows_of):
             filled = batch if len(batch) > 1 else batch * 2
             vectors[batch] = self._forward([ids[index] for index in filled])[: len(batch)]
         return vectors
@@ -97,19 +98,31 @@ class _Exported:
         facts: dict[str, Any] = json.loads((self.folder / "facts.json").read_text("utf-8"))
         return facts
 
+    def _rows_of(self, length: int) -> int:
+        """The most texts of so many tokens that may stand in a batch."""
+        return ROWS if self._alike(length) else 2
+
     @cached_property
-    def _alike_in_any_batch(self) -> bool:
-        """Whether a row has the same bits in batches of two rows and of more, at every place."""
-        for text in TRIAL:
-            ids = self._tokenizer.encode(text).ids
-            both = ids, [ids[0], *ids[-2:0:-1], ids[-1]]
+    def _tried(self) -> dict[int, bool]:
+        """What ``_alike`` found."""
+        return {}
+
+    def _alike(self, length: int) -> bool:
+        """Whether a row has the same bits in batches of two rows and of more, at every place.
+
+        Tried once for every length that several texts have, on rows that are nobody's.
+        """
+        if length not in self._tried:
+            first, *words, last = self._tokenizer.encode(TRIAL).ids
+            middle = [words[place % len(words)] for place in range(length - 2)]
+            both = [first, *middle, last][:length], [first, *middle[::-1], last][:length]
             pair = [row.tobytes() for row in self._forward(list(both))]
-            for rows in (3, 5, 8, ROWS):
-                chosen = [place % 3 % 2 for place in range(rows)]
-                found = self._forward([both[which] for which in chosen])
-                if [row.tobytes() for row in found] != [pair[which] for which in chosen]:
-                    return False
-        return True
+            self._tried[length] = all(
+                [row.tobytes() for row in self._forward([both[which] for which in chosen])]
+                == [pair[which] for which in chosen]
+                for chosen in ([place % 3 % 2 for place in range(rows)] for rows in (3, 5, 8, ROWS))
+            )
+        return self._tried[length]
 
     def _forward(self, ids: list[list[int]]) -> FloatArray:
         """One pass through the model: (n, d) of n texts of equally many tokens."""
@@ -200,13 +213,18 @@ def _check(vectors: FloatArray, expected: FloatArray, name: str) -> None:
         )
 
 
-def _of_equal_length(ids: Sequence[Sequence[int]], rows: int) -> Iterator[list[int]]:
-    """Indices of texts with equally many tokens, up to ``rows`` at a time, shortest first."""
+def _of_equal_length(
+    ids: Sequence[Sequence[int]], rows_of: Callable[[int], int]
+) -> Iterator[list[int]]:
+    """Indices of texts with equally many tokens, shortest first.
+
+    rows_of: the most at a time of this many tokens; asked only where there are more than two.
+    """
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for index, each in enumerate(ids):
         by_length[len(each)].append(index)
-    for _, group in sorted(by_length.items()):
-        yield from slices(group, rows)
+    for length, group in sorted(by_length.items()):
+        yield from slices(group, rows_of(length) if len(group) > 2 else 2)
 
 
 def _imported(library: str) -> Any:
