@@ -12,8 +12,8 @@ from cslr.protocol.agreement import simulated_clients
 from cslr.protocol.public_space import (
     FEW_ROWS,
     _local_topics,
-    _share_of_texts,
     build_space,
+    clearness,
     declare_modes,
     known_directions,
 )
@@ -327,8 +327,15 @@ def test_sentences_count_as_far_as_they_are_clearly_about_labels():
     axes = np.eye(6)
     near = axes[rng.integers(0, 2, 400)] + 0.1 * rng.standard_normal((400, 6))
     groups = np.stack([np.flatnonzero(near[:, k] > 0.5)[:20] for k in (0, 1)])
-    clear = _share_of_texts(near, axes[:2], groups)
-    vague = _share_of_texts(near, axes[4:], np.stack([np.arange(20), np.arange(20, 40)]))
-    assert 0 < clear < 0.3
-    assert 0.9 < vague <= 1.0
-    assert _share_of_texts(near, axes[:1], groups[:1]) == 0.5
+    vague = clearness(near, axes[4:], np.stack([np.arange(20), np.arange(20, 40)]))
+    assert clearness(near, axes[:2], groups) > 1.5
+    assert 0.0 <= vague < 0.4
+    assert clearness(near, axes[:1], groups[:1]) == 1.0
+
+
+def test_sentences_of_labels_are_those_that_prefer_them_most():
+    """Without being told which they are, it looks at the ones the prior is made from."""
+    rng = np.random.default_rng(0)
+    axes = np.eye(6)
+    near = axes[rng.integers(0, 2, 400)] + 0.1 * rng.standard_normal((400, 6))
+    assert clearness(near, axes[:2]) > clearness(near, axes[4:])

@@ -24,15 +24,16 @@ from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, 
 from cslr.methods.picture import picture_arrays
 from cslr.privacy.plan import Schedule
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.carry_over import carried, lifted, passage, raw_passage
+from cslr.protocol.carry_over import Passage, carried, lifted, passage, raw_passage
 from cslr.protocol.clip_bound import with_bound
+from cslr.protocol.free_rule import share_of_zero_shot
 from cslr.protocol.head import Head
-from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
+from cslr.protocol.public_space import PublicSpace, build_space, clearness, declare_modes
 from cslr.protocol.resolution import FEW_UNITS, resolve
-from cslr.protocol.round import BLOCKS, Session
+from cslr.protocol.round import BLOCKS, Session, replay_of
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.step5_rehearse import Rehearsal, rehearse
+from cslr.protocol.step5_rehearse import Rehearsal, free_rule, rehearse
 from cslr.seeding import Seeds
 
 __all__ = ["METHOD", "agree", "prior_head", "rehearsal_of", "replay_method"]
@@ -220,15 +221,32 @@ def _released(session: Session) -> Replay | None:
 
 
 def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
-    """How a head is trained on the replay of so many releases."""
+    """How a head is trained on the replay of so many releases, held to nothing."""
     return Rehearsal(
         context.initial_head(),
         context.head_settings,
         context.constants.n_r,
         PASSES,
         context.seeds.under("rehearse", releases),
-        context.label_texts if context.replay.prior == "labels" else None,
     )
+
+
+def _held(
+    context: MethodContext, agreement: Agreement, releases: int, way: Passage | None = None
+) -> Rehearsal:
+    """The same, held to what label texts and public sentences say where noise is heavy.
+
+    way: to the space of ``context`` from the agreement's, where that is another encoder's.
+    """
+    how = rehearsal_of(context, releases)
+    if agreement.modes.texts is None or agreement.paper is not None:
+        return how
+    prior, space = replay_of((), agreement).value, agreement.space
+    if way is not None:
+        prior, space = lifted(prior, way), _space_of(context)
+    texts = context.label_texts
+    share = share_of_zero_shot(clearness(context.public, texts))
+    return replace(how, free=free_rule(prior, space, context.family, how, texts, share))
 
 
 def prior_head(context: MethodContext) -> Head:
@@ -239,7 +257,7 @@ def prior_head(context: MethodContext) -> Head:
         constants=context.constants.model_copy(update={"list_size": 1}),
     )
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
-    return session.learn(replace(rehearsal_of(labels, 0), texts=None))
+    return session.learn(rehearsal_of(labels, 0))
 
 
 def _first_head(context: MethodContext) -> Head:
@@ -282,7 +300,7 @@ def _fitted(
     if head is not None:  # trained on clients' rows: it knows the labels of all tasks so far
         known = known | context.seen(tasks)
     else:
-        head = session.learn(rehearsal_of(context, tasks))
+        head = session.learn(_held(context, session.agreement, tasks))
         if session.agreement.second_moments == "shared":
             encoder_heads = [_encoder_head(view, session, replay, head) for view in context.views]
     fitted = fitted_by(
@@ -309,7 +327,7 @@ def _encoder_head(view: View, session: Session, replay: Replay, common: Head) ->
         return common
     space = _space_of(view.context)
     way = passage(session.agreement.space, space, view.back)
-    rehearsal = rehearsal_of(view.context, len(session.releases))
+    rehearsal = _held(view.context, session.agreement, len(session.releases), way)
     return rehearse(lifted(replay, way), space, view.context.family, rehearsal)
 
 

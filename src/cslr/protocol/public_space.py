@@ -27,7 +27,14 @@ from cslr.numerics.gaussian import Gaussians
 from cslr.numerics.mixture import fit
 from cslr.numerics.shrinkage import shrunk_covariance
 
-__all__ = ["Modes", "PublicSpace", "build_space", "declare_modes", "known_directions"]
+__all__ = [
+    "Modes",
+    "PublicSpace",
+    "build_space",
+    "clearness",
+    "declare_modes",
+    "known_directions",
+]
 
 TOPICS: Final = 1000
 """Public sentences around which a local topic is taken."""
@@ -332,27 +339,27 @@ def _towards_texts(
     far = np.einsum("ki,ki->k", means, np.linalg.solve(space.shape, means.T).T)
     away = np.einsum("ki,ki->k", rules, of_texts)
     of_texts *= np.sqrt(far / np.maximum(away, 1e-12))[:, None]
-    share = _share_of_texts(public, texts, groups)
+    share = 1.0 / (1.0 + clearness(public, texts, groups) ** 2)
     moved: FloatArray = share * (of_texts - means)[:, : space.dimension]
     return moved
 
 
-def _share_of_texts(public: FloatArray, texts: FloatArray, groups: IntArray) -> float:
-    """How much label texts count in prototypes; the sentences that stand for labels are the rest.
+def clearness(public: FloatArray, texts: FloatArray, groups: IntArray | None = None) -> float:
+    """How clearly the sentences that stand for labels prefer their own, from 0.
 
-    A corpus may hold no sentence that is about a label. How clearly those of ``groups`` (c, k)
-    prefer their own label, in standard deviations m of a similarity, tells: they count for
-    m² / (1 + m²).
+    In standard deviations of a similarity: a corpus may hold no sentence that is about a label.
+    public: (n, d), texts: (c, d), groups: (c, k) the sentences, if they are known already. 1 where
+    there is one label only.
     """
     if len(texts) < 2:
-        return 0.5
+        return 1.0
     similarity = public @ texts.T  # (n, c)
     margins = []
+    groups = _sentences_of_labels(public, texts) if groups is None else groups
     for label, group in enumerate(groups):
         others = np.delete(similarity[group], label, axis=1).max(axis=1)
         margins.append((similarity[group, label] - others).mean() / similarity[:, label].std())
-    clear = max(float(np.mean(margins)), 0.0)
-    return 1.0 / (1.0 + clear**2)
+    return max(float(np.mean(margins)), 0.0)
 
 
 def _centres(x: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:

@@ -14,14 +14,14 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.protocol.beside_texts import beside_texts, share_of_texts
+from cslr.protocol.free_rule import mixed, share_of_free, zero_shot_head
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
-__all__ = ["Sampler", "rehearse"]
+__all__ = ["Rehearsal", "Sampler", "free_rule", "rehearse"]
 
 OVERLAP: Final = 1.5
 """Root mean square distance of a task's modes from what they are told apart around, in standard
@@ -56,8 +56,8 @@ class Rehearsal:
     """Draws of each mode in a pass."""
     passes: int
     seeds: Seeds
-    texts: FloatArray | None = None
-    """(c, d) label texts: the zero-shot rule that a head is held to where noise is heavy."""
+    free: Head | None = None
+    """What label texts and public sentences say: the rule a head is held to under heavy noise."""
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
@@ -94,14 +94,39 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     if replay.pooled:  # targets say how often labels are met
         return head
     draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
-    if how.texts is not None and family.name != "tagging":
-        head = beside_texts(head, how.texts, draw[0], replay.heard, share_of_texts(replay))
+    if how.free is not None:
+        head = mixed(head, how.free, draw[0], replay.heard, share_of_free(replay))
     count = INTENT_SHARES if family.sigmoid else 1.0
     bias = head.bias2 + count * np.log(_shares(replay, family))[family.label_of_output()]
     head = replace(head, bias2=bias.astype(head.bias2.dtype))
     if not family.sigmoid:
         return head
     return _one_by_one(head, draw, _company(replay))
+
+
+def free_rule(
+    prior: Replay,
+    space: PublicSpace,
+    family: Family,
+    how: Rehearsal,
+    texts: FloatArray,
+    share: float,
+) -> Head | None:
+    """The rule that needs no client: of label texts, and of the sentences about the labels.
+
+    prior: the replay before any release. texts: (c, d) label texts, which count for ``share``.
+    None for words, whose types label texts hardly describe, and where a mode may be about several
+    labels.
+    """
+    if family.name == "tagging" or prior.pooled:
+        return None
+    zero_shot = zero_shot_head(texts)
+    sampler = Sampler.of(prior, space)
+    rule = sampler.linear_start(how.start, family)
+    if rule is how.start:  # too narrow for a rule of all labels
+        return zero_shot
+    z, _ = sampler.draw(CALIBRATION, how.seeds.at("free"))
+    return mixed(rule, zero_shot, z, prior.heard, share)
 
 
 def _several_modes(replay: Replay) -> bool:
