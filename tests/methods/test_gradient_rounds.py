@@ -10,7 +10,7 @@ import pytest
 
 from cslr.config import Config, with_settings
 from cslr.errors import ConfigError
-from cslr.methods.cslr import METHOD, schedule, stages
+from cslr.methods.cslr import METHOD, agree, free_head, schedule, stages
 from cslr.methods.gradient_rounds import (
     CLIP,
     LEAST_SIGNAL,
@@ -81,6 +81,17 @@ def test_without_noise_and_clip_the_rule_is_that_of_plain_descent_on_all_rows(sh
             wanted = wanted.moved(mean, NoisyGradient(0.0, context.clients.count, ROUNDS_HERE))
     np.testing.assert_allclose(rule.weights, wanted.weights, atol=2e-3)  # a grid of WIDE / 2^20
     assert np.abs(rule.weights - start_rule(context).weights).max() > 0.5
+
+
+def test_rounds_begin_at_the_rule_that_is_free(shared, world):
+    """Its directions, as long as those of the zero-shot rule, and the same biases."""
+    context = shared(4.0)
+    free = free_head(context, agree(context))
+    rule, zero_shot = start_rule(context, free), start_rule(context)
+    scores, wanted = rule.head().scores(world.test_z), free.scores(world.test_z)
+    np.testing.assert_array_equal(scores.argmax(axis=1), wanted.argmax(axis=1))
+    np.testing.assert_allclose(rule.mean[-1], zero_shot.mean[-1])
+    assert np.linalg.norm(rule.mean) == pytest.approx(np.linalg.norm(zero_shot.mean))
 
 
 def test_rounds_learn_what_units_hold(shared, world):

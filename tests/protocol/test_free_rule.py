@@ -11,7 +11,9 @@ import pytest
 from cslr.protocol.free_rule import (
     CLEAR_HALF,
     TRUST_HALF,
+    linear_head,
     mixed,
+    rule_of,
     share_of_free,
     share_of_zero_shot,
     zero_shot_head,
@@ -50,6 +52,16 @@ def test_with_the_whole_share_a_head_is_the_zero_shot_rule(head, rng):
     free = z @ texts.T
     np.testing.assert_array_equal(np.argsort(scores, axis=1), np.argsort(free, axis=1))
     np.testing.assert_allclose(scores / free, (scores / free)[0, 0], rtol=1e-4)
+
+
+def test_two_linear_rules_mixed_are_one_of_the_same_width(rng):
+    """A free rule is mixed of two, and adds two units a label to a head, not four."""
+    one, two = (linear_head(rng.standard_normal((4, 24)), rng.standard_normal(4)) for _ in range(2))
+    z = rng.standard_normal((50, 24))
+    both = mixed(one, two, z, ALL, 0.3)
+    small = linear_head(*rule_of(both))
+    assert small.weights1.shape == (24, 8)
+    np.testing.assert_allclose(small.scores(z), both.scores(z), atol=1e-4)
 
 
 def test_without_a_share_a_head_answers_as_before(head, rng):

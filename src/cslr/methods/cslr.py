@@ -36,7 +36,7 @@ from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.step5_rehearse import Rehearsal, free_rule, rehearse
 from cslr.seeding import Seeds
 
-__all__ = ["METHOD", "agree", "prior_head", "rehearsal_of", "replay_method"]
+__all__ = ["METHOD", "agree", "free_head", "prior_head", "rehearsal_of", "replay_method"]
 
 CANDIDATES: Final = 32
 """V: public means of each label that clients vote among, where means are selected."""
@@ -154,7 +154,7 @@ def gradient_stages(context: MethodContext) -> Stages:
     facts = {**agreement.public_facts(), **gradient_facts(context)}
     context.ledger.fix_plan(context.plan, facts)
     session = Session(agreement, context.plan, context.ledger, context.keep)
-    rule = start_rule(context)
+    rule = start_rule(context, free_head(context, agreement))
     yield partial(_fitted, context, session.snapshot(), rule.head())
     for task in range(len(context.tasks)):
         rule = gradient_stage(context, task, rule)
@@ -247,6 +247,11 @@ def _held(
     texts = context.label_texts
     share = share_of_zero_shot(clearness(context.public, texts))
     return replace(how, free=free_rule(prior, space, context.family, how, texts, share))
+
+
+def free_head(context: MethodContext, agreement: Agreement) -> Head | None:
+    """What label texts and public sentences say before any release, if they say something."""
+    return _held(context, agreement, 0).free
 
 
 def prior_head(context: MethodContext) -> Head:

@@ -16,6 +16,8 @@ from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.methods.method import MethodContext
 from cslr.privacy.plan import Plan
+from cslr.protocol.free_rule import rule_of
+from cslr.protocol.head import Head
 from cslr.protocol.ports import Cohort
 from cslr.protocol.step5_rounds import LinearRule, LinearSpace, NoisyGradient, linear_facts
 from cslr.protocol.targets import FamilyName
@@ -94,11 +96,18 @@ def gradient_facts(context: MethodContext) -> dict[str, object]:
     return {"rounds": {**linear_facts(), "clip": context.head.clip or CLIP}}
 
 
-def start_rule(context: MethodContext) -> LinearRule:
-    """The zero-shot rule, from which all rounds begin."""
+def start_rule(context: MethodContext, free: Head | None = None) -> LinearRule:
+    """Where all rounds begin: ``free``, which needs no client, or the zero-shot rule.
+
+    With several answers a text only the zero-shot rule has scores that can be read one by one.
+    """
     texts = context.label_texts if context.replay.prior == "labels" else None
     signal = signal_of(context.plan, context.clients.count)
-    return LinearRule.start(LinearSpace.of(context.public), context.family, texts, signal)
+    rule = LinearRule.start(LinearSpace.of(context.public), context.family, texts, signal)
+    if free is None or context.family.sigmoid:
+        return rule
+    weights, _ = rule_of(free)
+    return rule.turned(weights - weights.mean(axis=0))
 
 
 def gradient_stage(

@@ -14,9 +14,16 @@ from cslr.arrays import BoolArray, FloatArray
 from cslr.protocol.head import Head
 from cslr.protocol.step4_aggregate.estimate import Replay
 
-__all__ = ["mixed", "share_of_free", "share_of_zero_shot", "zero_shot_head"]
+__all__ = [
+    "linear_head",
+    "mixed",
+    "rule_of",
+    "share_of_free",
+    "share_of_zero_shot",
+    "zero_shot_head",
+]
 
-TRUST_HALF: Final = 0.12
+TRUST_HALF: Final = 0.14
 """Trust in released modes, times their clarity, at which the free rule counts half."""
 STEEP: Final = 3
 """How fast it counts less with more of it."""
@@ -40,15 +47,28 @@ def share_of_zero_shot(clearness: float) -> float:
 
 
 def zero_shot_head(texts: FloatArray) -> Head:
-    """The similarity to each of the label texts (c, d), as a head: u = relu(u) − relu(−u)."""
-    rule, says = texts.T.astype(np.float32), np.eye(len(texts), dtype=np.float32)
-    nothing = np.zeros(3 * len(texts), dtype=np.float32)
+    """The similarity to each of the label texts (c, d), as a head."""
+    return linear_head(texts, np.zeros(len(texts)))
+
+
+def linear_head(weights: FloatArray, bias: FloatArray) -> Head:
+    """The rule z Wᵀ + b of weights (c, d) and bias (c,), as a head: u = relu(u) − relu(−u)."""
+    rule, says = weights.T.astype(np.float32), np.eye(len(weights), dtype=np.float32)
     return Head(
         np.concatenate([rule, -rule], axis=1),
-        nothing[len(texts) :],
+        np.zeros(2 * len(weights), dtype=np.float32),
         np.concatenate([says, -says]),
-        nothing[: len(texts)],
+        bias.astype(np.float32),
     )
+
+
+def rule_of(head: Head) -> tuple[FloatArray, FloatArray]:
+    """W (c, d) and b (c,) of a head that is linear.
+
+    Its hidden units come in pairs u, −u whose outputs have opposite signs, or are silent.
+    """
+    says = head.weights2.astype(np.float64) / 2
+    return (head.weights1 @ says).T, head.bias1 @ says + head.bias2
 
 
 def mixed(head: Head, other: Head, z: FloatArray, known: BoolArray, share: float) -> Head:

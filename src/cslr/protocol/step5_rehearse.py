@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.protocol.free_rule import mixed, share_of_free, zero_shot_head
+from cslr.protocol.free_rule import linear_head, mixed, rule_of, share_of_free, zero_shot_head
 from cslr.protocol.head import Batch, Head, HeadSettings, train_head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
@@ -126,7 +126,7 @@ def free_rule(
     if rule is how.start:  # too narrow for a rule of all labels
         return zero_shot
     z, _ = sampler.draw(CALIBRATION, how.seeds.at("free"))
-    return mixed(rule, zero_shot, z, prior.heard, share)
+    return linear_head(*rule_of(mixed(rule, zero_shot, z, prior.heard, share)))
 
 
 def _several_modes(replay: Replay) -> bool:

@@ -186,6 +186,12 @@ class LinearRule:
         unknown = _unknown_at_start(space, signal)
         return cls(space, family, mean, unknown, unknown)
 
+    def turned(self, columns: FloatArray) -> LinearRule:
+        """A start with the directions (outputs, d) of another rule, as long together as its own."""
+        mean = (columns @ self.space.directions).T
+        longer = np.linalg.norm(self.mean[:-1]) / np.maximum(np.linalg.norm(mean), 1e-12)
+        return replace(self, mean=np.concatenate([longer * mean, self.mean[-1:]]))
+
     @property
     def weights(self) -> FloatArray:
         """(d + 1, outputs) W of the inputs."""
