@@ -115,7 +115,7 @@ def before(world):
     return session, Rehearsal(start, settings, 60, 5, Seeds(1))
 
 
-def rule_of(before, world, share):
+def free_rule_of(before, world, share):
     session, how = before
     agreement = session.agreement
     return free_rule(session.replay(), agreement.space, agreement.family, how, world.texts, share)
@@ -125,21 +125,21 @@ def rule_of(before, world, share):
 def test_before_any_release_the_head_is_the_free_rule(world, before, share):
     """Nothing released: the start of every run is what is free."""
     session, how = before
-    rule = rule_of(before, world, share)
+    rule = free_rule_of(before, world, share)
     scores = session.learn(replace(how, free=rule)).scores(world.test_z)
     free = rule.scores(world.test_z)
     np.testing.assert_array_equal(scores.argmax(axis=1), free.argmax(axis=1))
 
 
 def test_with_the_whole_share_the_free_rule_is_zero_shot(world, before):
-    found = rule_of(before, world, 1.0).scores(world.test_z)
+    found = free_rule_of(before, world, 1.0).scores(world.test_z)
     free = world.test_z @ world.texts.T
     np.testing.assert_array_equal(found.argmax(axis=1), free.argmax(axis=1))
 
 
 def test_without_a_share_the_free_rule_is_the_label_prior(world, before):
     session, how = before
-    found = rule_of(before, world, 0.0).scores(world.test_z)
+    found = free_rule_of(before, world, 0.0).scores(world.test_z)
     prior = session.learn(replace(how, passes=0)).scores(world.test_z)
     np.testing.assert_array_equal(found.argmax(axis=1), prior.argmax(axis=1))
 
@@ -148,5 +148,5 @@ def test_a_head_too_narrow_for_the_rule_of_the_prior_has_zero_shot(world, before
     session, how = before
     settings = HeadSettings(4)
     narrow = initial_head(world.texts.shape[1], 4, settings, np.random.default_rng(0))
-    found = rule_of((session, replace(how, start=narrow)), world, 0.0).scores(world.test_z)
+    found = free_rule_of((session, replace(how, start=narrow)), world, 0.0).scores(world.test_z)
     np.testing.assert_allclose(found, world.test_z @ world.texts.T, atol=1e-5)
