@@ -31,7 +31,7 @@ from scipy.stats import binomtest, special_ortho_group
 from cslr import Seeds
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import hungarian
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.protocol.step2_sign import signatures
 
 __all__ = ["SERVERS", "Barrier", "Share", "barrier", "bound"]

@@ -26,8 +26,7 @@ from cslr.data.streams import SCENARIOS, STREAMS, load_stream
 from cslr.data.streams.data_directory import Sizes
 from cslr.methods.method import Method
 from cslr.methods.registry import METHODS
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.accounting import gaussian_epsilon
 from cslr.protocol.step3_match import MATCHERS, match
 from cslr.protocol.step4_aggregate.mixed_model import USUAL

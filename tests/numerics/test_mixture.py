@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
-from cslr.numerics.gaussian import Gaussians, moments
-from cslr.numerics.mixture import Mixture, e_step, fit, m_step
+from cslr.numerics.mixture import Gaussians, Mixture, e_step, fit, m_step, moments
 
 FLOOR = 1e-9
 

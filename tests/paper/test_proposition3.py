@@ -12,8 +12,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.step3_match import MATCHERS, match
 
 DETERMINISTIC = [name for name in MATCHERS if name != "random"]

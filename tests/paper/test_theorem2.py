@@ -13,7 +13,7 @@ import math
 import numpy as np
 import pytest
 
-from cslr.numerics.gaussian import Gaussians, log_density
+from cslr.numerics.mixture import Gaussians, log_density
 from cslr.protocol.step2_sign import anchors_needed, hit_rate, least_margin, signatures
 
 N, HIT, FAILURE = 8, 0.2, 0.1

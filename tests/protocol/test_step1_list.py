@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.numerics.gaussian import moments
-from cslr.numerics.mixture import Mixture, fit, one_component
+from cslr.numerics.mixture import Mixture, fit, moments, one_component
 from cslr.protocol import step1_list
 from cslr.protocol.step1_list import (
     ListLearner,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.step1_list import ListLearner, learn_lists, steadied
 from cslr.protocol.step3_match import MATCHERS, match
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.federation.simulation import SimulatedCohort
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.step1_list import GroupLists, group_lists, shares_of, steadied
 from cslr.protocol.step2_sign import hit_rate, least_margin, signatures, standardised

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import SHARED_CONSTANTS, PaperConstants
 from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Plan

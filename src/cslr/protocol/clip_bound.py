@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.privacy.grid import joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.list_mode import list_statistics

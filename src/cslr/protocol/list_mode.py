@@ -13,8 +13,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import stable_clusters
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.grid import Grid, bound
 from cslr.privacy.values import Bounded
 from cslr.protocol.agreement import Agreement

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.accounting import Charge
 from cslr.privacy.grid import Grid

@@ -23,9 +23,8 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import fit
-from cslr.numerics.shrinkage import shrunk_covariance
+from cslr.numerics.linear_algebra import shrunk_covariance
+from cslr.numerics.mixture import Gaussians, fit
 
 __all__ = [
     "Modes",

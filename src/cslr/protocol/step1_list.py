@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, overload
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture, e_step, fit, m_step, one_component
+from cslr.numerics.mixture import Gaussians, Mixture, e_step, fit, m_step, one_component
 from cslr.seeding import Seeds
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.numerics.gaussian import Gaussians, log_density
+from cslr.numerics.mixture import Gaussians, log_density
 
 __all__ = [
     "anchors_needed",

@@ -18,8 +18,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import ConfigError
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.step1_list import GroupLists, Streams, steadied
 from cslr.protocol.step2_sign import signatures
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.numerics.linear_algebra import onto_ball, onto_simplex
 from cslr.numerics.mixture import Mixture
-from cslr.numerics.projection import onto_ball, onto_simplex
 from cslr.protocol.step1_list import GroupLists, shares_of
 
 if TYPE_CHECKING:

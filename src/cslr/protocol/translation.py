@@ -22,7 +22,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import DataError
-from cslr.numerics.rows import row_by_row
+from cslr.numerics.linear_algebra import row_by_row
 
 __all__ = [
     "Affine",

@@ -23,7 +23,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.errors import EncoderError
-from cslr.numerics.rows import row_by_row
+from cslr.numerics.linear_algebra import row_by_row
 from cslr.seeding import Seeds
 
 if TYPE_CHECKING:

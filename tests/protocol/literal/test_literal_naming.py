@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.literal.naming import named
 from cslr.protocol.step4_aggregate.contribution import Statistics, folded

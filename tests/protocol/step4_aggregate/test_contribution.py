@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.values import _SEAL
 from cslr.protocol.round import contribute, statistics_of, sum_ask
 from cslr.protocol.step1_list import ListLearner

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.round import Session
 from cslr.protocol.step1_list import ListLearner, learn_lists

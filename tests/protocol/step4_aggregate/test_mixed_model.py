@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
-from cslr.numerics.factored import Groups, membership
+from cslr.numerics.linear_algebra import Groups, membership
 from cslr.protocol.step4_aggregate import mixed_model
 from cslr.protocol.step4_aggregate.mixed_model import (
     CONTRAST_UNSURE,

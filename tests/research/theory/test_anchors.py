@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cslr.config import with_settings
 from cslr.errors import ConfigError
-from cslr.numerics.gaussian import Gaussians, log_density
+from cslr.numerics.mixture import Gaussians, log_density
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step2_sign import (
     failure_bound,

@@ -11,7 +11,7 @@ from scipy.stats import energy_distance as energy_of_scipy
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
-from cslr.numerics.gaussian import Gaussians, sample
+from cslr.numerics.mixture import Gaussians, sample
 from cslr.protocol.head import Head
 from cslr.protocol.targets import Family
 from cslr.research.theory import quality as module

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from cslr.errors import MalformedMessage, MessageTooLarge, TruncatedMessage
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import Resolution

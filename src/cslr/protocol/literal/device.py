@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.numerics.projection import onto_ball
+from cslr.numerics.linear_algebra import onto_ball
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.step1_list import GroupLists
 from cslr.protocol.step4_aggregate.contribution import Statistics, full_second_moments

@@ -14,8 +14,8 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest, stable_clusters
-from cslr.numerics.gaussian import Gaussians, from_moments, log_density
-from cslr.numerics.projection import onto_simplex
+from cslr.numerics.linear_algebra import onto_simplex
+from cslr.numerics.mixture import Gaussians, from_moments, log_density
 from cslr.protocol.step2_sign import standardised
 from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
 from cslr.seeding import Seeds

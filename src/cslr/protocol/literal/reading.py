@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.numerics.gaussian import Gaussians, from_moments
-from cslr.numerics.projection import onto_simplex
+from cslr.numerics.linear_algebra import onto_simplex
+from cslr.numerics.mixture import Gaussians, from_moments
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.head_training import softmax
 from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded

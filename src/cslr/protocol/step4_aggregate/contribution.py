@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.gaussian import Gaussians, moments
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture, moments
 from cslr.protocol.step1_list import GroupLists, shares_of
 from cslr.protocol.step4_aggregate.selection import votes
 

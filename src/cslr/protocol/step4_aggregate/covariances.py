@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.numerics.projection import onto_psd
+from cslr.numerics.linear_algebra import onto_psd
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.contribution import unfolded
 

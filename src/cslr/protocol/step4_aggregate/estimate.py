@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.projection import onto_simplex
+from cslr.numerics.linear_algebra import onto_simplex
+from cslr.numerics.mixture import Gaussians
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.resolution import FEW_UNITS

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.factored import (
+from cslr.numerics.linear_algebra import (
     FactoredCovariances,
     GroupedCovariances,
     Groups,

@@ -19,7 +19,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
 from cslr.errors import ConfigError, DataError
-from cslr.numerics.gaussian import log_density
+from cslr.numerics.mixture import log_density
 from cslr.protocol.step2_sign import (
     anchors_needed,
     failure_bound,

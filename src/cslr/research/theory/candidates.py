@@ -17,8 +17,7 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
 from cslr.data.partition import assign_clients
 from cslr.errors import DataError
-from cslr.numerics.gaussian import Gaussians
-from cslr.numerics.mixture import Mixture
+from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
 from cslr.protocol.step1_list import ListLearner, clip_embeddings, learn_lists, steadied
 from cslr.protocol.step3_match import match

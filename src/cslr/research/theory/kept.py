@@ -16,7 +16,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
 from cslr.errors import ConfigError, RunDirectoryError
-from cslr.numerics.gaussian import Gaussians
+from cslr.numerics.mixture import Gaussians
 from cslr.protocol.head import Head
 from cslr.protocol.targets import Family
 from cslr.runs.checksum import open_arrays

@@ -35,7 +35,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import binomtest
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.gaussian import log_density, sample
+from cslr.numerics.mixture import log_density, sample
 from cslr.protocol.head import Head
 from cslr.protocol.targets import Family
 from cslr.research.theory.kept import KeptReplay

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.optimize import minimize
 
-from cslr.numerics.projection import onto_ball, onto_psd, onto_simplex
+from cslr.numerics.linear_algebra import onto_ball, onto_psd, onto_simplex
 
 ANY = st.floats(-1e300, 1e300, allow_subnormal=False)
 SMALL = st.floats(-10, 10)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import multivariate_normal
 
-from cslr.numerics.gaussian import Gaussians, from_moments, log_density, moments, sample
+from cslr.numerics.mixture import Gaussians, from_moments, log_density, moments, sample
 
 KINDS = pytest.mark.parametrize("full", [False, True], ids=["diagonal", "full"])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.covariance import ledoit_wolf, oas
 
-from cslr.numerics.shrinkage import oas_intensity, shrunk_covariance
+from cslr.numerics.linear_algebra import oas_intensity, shrunk_covariance
 
 
 def samples(n: int, d: int, seed: int, decay: float = 0.9) -> np.ndarray:

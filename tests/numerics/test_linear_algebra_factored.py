@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cslr.numerics.factored import FactoredCovariances, Groups, factored, grouped, membership
+from cslr.numerics.linear_algebra import FactoredCovariances, Groups, factored, grouped, membership
 
 R = 5
 
@@ -65,7 +65,7 @@ def test_numbers_grow_with_the_values_and_not_with_their_square(tasks):
 def test_directions_some_at_a_time_are_all_directions(monkeypatch):
     diagonal = np.random.default_rng(1).uniform(0.1, 1.0, (R, 12))
     whole = factored(diagonal, *some_effects(3))
-    monkeypatch.setattr("cslr.numerics.factored.NUMBERS", 1)
+    monkeypatch.setattr("cslr.numerics.linear_algebra.NUMBERS", 1)
     np.testing.assert_array_equal(factored(diagonal, *some_effects(3)).core, whole.core)
 
 
