@@ -12,7 +12,7 @@ import numpy as np
 from measuring import Measured, beside, elsewhere, left_out
 
 from cslr.numerics.mixture import Gaussians
-from cslr.privacy.noise import KeyStream, discrete_gaussian
+from cslr.privacy.mechanism import KeyStream, discrete_gaussian
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Examples

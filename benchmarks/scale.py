@@ -23,7 +23,7 @@ import numpy as np
 
 from cslr.federation.streamed_cohort import StreamedCohort
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.clip_bound import with_bound

@@ -24,7 +24,7 @@ from cslr.methods.cslr import agree
 from cslr.methods.gradient_rounds import CLIP, start_rule
 from cslr.methods.method import MethodContext
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.ports import Ask

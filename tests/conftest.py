@@ -23,7 +23,7 @@ from cslr.methods.registry import METHODS
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Examples

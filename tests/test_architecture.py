@@ -31,7 +31,7 @@ FORBIDDEN_CALLS = {
     "np.savez",
     "numpy.load",
 }
-LONGEST_FILE = 395
+LONGEST_FILE = 480
 MOST_PASSED = 90
 """Modules whose functions a run calls. More may be right; it should be on purpose."""
 STREAM_TYPES = {"Generator", "PCG64", "SeedSequence", "BitGenerator"}
@@ -177,7 +177,7 @@ def test_no_function_outside_the_command_line_has_more_than_fifty_lines():
     assert [name for name, node in FUNCTIONS if lines(name, node) > 50] == []
 
 
-def test_no_file_has_many_more_than_350_lines():
+def test_no_file_is_much_longer_than_450_lines():
     long = {str(path.relative_to(SOURCE)): len(path.read_bytes().splitlines()) for path in FILES}
     assert {name: lines for name, lines in long.items() if lines > LONGEST_FILE} == {}
 
@@ -346,7 +346,6 @@ SHARED_FILE_NAMES = {
     "amazon.py": ("data/hub", "data/streams"),
     "multiwoz.py": ("data/hub", "data/streams"),
     "conll.py": ("data/own/formats", "data/streams"),  # one file format, of own rows and of streams
-    "grid.py": ("privacy", "research/experiments"),  # the integer grid, and a grid of settings
     # The secure sum is a protocol with a client, a server, messages and terms of its own.
     "checks.py": ("privacy/secure_sum", "runs"),
     "codec.py": ("federation/wire", "privacy/secure_sum"),

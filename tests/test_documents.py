@@ -432,7 +432,7 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "ports": "cslr.protocol.ports",
         "answers": "cslr.protocol.answers",
         "tags": "cslr.protocol.tags",
-        "grid": "cslr.privacy.grid",
+        "values": "cslr.privacy.values",
         "mechanism": "cslr.privacy.mechanism",
         "PublicSpace": "cslr.protocol.public_space:PublicSpace",
         "SimulatedCohort": "cslr.federation.simulation:SimulatedCohort",

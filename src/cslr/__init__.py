@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from cslr.errors import CslrError
     from cslr.federation.simulation import Population, SimulatedCohort
     from cslr.privacy.accounting import Charge, epsilon_of
-    from cslr.privacy.forecast import forecast
-    from cslr.privacy.grid import Grid, bound
     from cslr.privacy.ledger.book import Federation, Ledger
-    from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+    from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
     from cslr.privacy.mechanism import release
-    from cslr.privacy.plan import Budget, Plan, calibrate
-    from cslr.privacy.secure_sum import plain_sum
-    from cslr.privacy.values import Bounded, Released, Summed
+    from cslr.privacy.plan import Budget, Plan, calibrate, forecast
+    from cslr.privacy.values import Bounded, Grid, Released, Summed, bound, plain_sum
     from cslr.protocol.agreement import Agreement
     from cslr.protocol.clip_bound import with_bound
     from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
@@ -40,25 +37,22 @@ __version__ = "0.1.0"
 _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.api": ("Model", "learn", "load"),
     "cslr.config": ("Config", "load_config"),
-    "cslr.federation.simulation": ("Population", "SimulatedCohort"),
     "cslr.errors": ("CslrError",),
+    "cslr.federation.simulation": ("Population", "SimulatedCohort"),
     "cslr.privacy.accounting": ("Charge", "epsilon_of"),
-    "cslr.privacy.grid": ("Grid", "bound"),
-    "cslr.privacy.ledger.keys": ("EphemeralKeys", "SeededKeys"),
     "cslr.privacy.ledger.book": ("Federation", "Ledger"),
+    "cslr.privacy.ledger.records": ("EphemeralKeys", "SeededKeys"),
     "cslr.privacy.mechanism": ("release",),
-    "cslr.privacy.forecast": ("forecast",),
-    "cslr.privacy.plan": ("Budget", "Plan", "calibrate"),
-    "cslr.privacy.secure_sum": ("plain_sum",),
-    "cslr.privacy.values": ("Bounded", "Released", "Summed"),
+    "cslr.privacy.plan": ("Budget", "Plan", "calibrate", "forecast"),
+    "cslr.privacy.values": ("Bounded", "Grid", "Released", "Summed", "bound", "plain_sum"),
     "cslr.protocol.agreement": ("Agreement",),
     "cslr.protocol.clip_bound": ("with_bound",),
     "cslr.protocol.head": ("Head", "HeadSettings", "initial_head", "train_head"),
     "cslr.protocol.ports": ("Ask", "Cohort", "Examples", "Request"),
     "cslr.protocol.public_space": ("Modes", "PublicSpace", "build_space", "declare_modes"),
     "cslr.protocol.round": ("Session", "contribute", "replay_of"),
-    "cslr.protocol.step4_aggregate.estimate": ("Replay",),
     "cslr.protocol.step1_list": ("ListLearner",),
+    "cslr.protocol.step4_aggregate.estimate": ("Replay",),
     "cslr.protocol.step5_rehearse": ("Rehearsal", "rehearse"),
     "cslr.protocol.targets": ("Family",),
     "cslr.seeding": ("Seeds",),

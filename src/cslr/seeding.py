@@ -4,7 +4,7 @@
 54
 
 These generators drive simulations: partitions, initial heads, replay samples. Noise and cohort
-coins that protect anybody come from ``cslr.privacy.noise`` and the operating system.
+coins that protect anybody come from ``cslr.privacy.mechanism`` and the operating system.
 """
 
 from __future__ import annotations

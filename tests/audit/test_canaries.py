@@ -9,12 +9,11 @@ import pytest
 
 from cslr.audit.canaries import CohortWithCanaries, draw_canaries, surest
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Grid, bound, plain_sum
 from cslr.protocol.ports import Ask
 from cslr.seeding import Seeds
 

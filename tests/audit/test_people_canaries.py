@@ -14,11 +14,10 @@ from cslr.audit.canaries import BEYOND, CohortWithCanaries
 from cslr.audit.plans import plan_of_ledger
 from cslr.cli.main import app
 from cslr.methods.cslr import agree
-from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, calibrate
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 from cslr.protocol.round import sum_ask
 from cslr.seeding import Seeds
 

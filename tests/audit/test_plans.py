@@ -8,7 +8,7 @@ from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_str
 from cslr.config import Config, PrivacyConfig, StreamConfig
 from cslr.errors import ConfigError
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.runs.settled import SettledConfig
 from cslr.seeding import Seeds

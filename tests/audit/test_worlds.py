@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from cslr.audit.worlds import two_worlds
-from cslr.privacy.grid import bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import bound, plain_sum
 from cslr.seeding import Seeds
 
 SURE = 1 - 5e-8  # twenty honest audits alarm with probability below 1e-6

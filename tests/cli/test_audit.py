@@ -12,7 +12,7 @@ import cslr.privacy.mechanism as mechanism
 from cslr.cli.audit import REFUTED, audit_command
 from cslr.errors import ConfigError
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.seeding import Seeds
 

@@ -9,7 +9,7 @@ import pytest
 
 from cslr.errors import DataError
 from cslr.federation import simulation
-from cslr.privacy.noise import KeyStream, poisson_cohort
+from cslr.privacy.mechanism import KeyStream, poisson_cohort
 from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples
 from cslr.protocol.round import contribute, sum_ask

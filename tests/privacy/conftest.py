@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys, NoiseKeys
+from cslr.privacy.ledger.records import EphemeralKeys, NoiseKeys
 from cslr.privacy.plan import Budget
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Summed
+from cslr.privacy.values import Grid, Summed, bound, plain_sum
 
 GRID = Grid(2.0)
 

@@ -18,9 +18,8 @@ from scipy import stats
 from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge, gaussian_epsilon
-from cslr.privacy.grid import STEPS, Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import (
     LEAST_SIGMA,
     finish,
@@ -31,8 +30,7 @@ from cslr.privacy.mechanism import (
     settle,
 )
 from cslr.privacy.plan import Budget
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, STEPS, Grid, bound, plain_sum
 from cslr.seeding import Seeds
 
 CHARGE = Charge("task 0", 0, "replay", 2.0)
@@ -338,11 +336,11 @@ def test_a_killed_process_is_charged_once_and_finds_its_noise_again(opened, path
         import numpy as np
         from cslr.privacy import mechanism
         from cslr.privacy.accounting import Charge
-        from cslr.privacy.grid import Grid, bound
-        from cslr.privacy.ledger.keys import EphemeralKeys
+        from cslr.privacy.values import Grid, bound
+        from cslr.privacy.ledger.records import EphemeralKeys
         from cslr.privacy.ledger.book import Federation, Ledger
         from cslr.privacy.plan import Budget
-        from cslr.privacy.secure_sum import plain_sum
+        from cslr.privacy.values import plain_sum
 
         def die(scale, size, stream):
             noise = original(scale, size, stream)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy.grid import STEPS
 from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps
 from cslr.privacy.noise_shares import (
     draw_share,
@@ -17,6 +16,7 @@ from cslr.privacy.noise_shares import (
     reserved_delta,
     share_scale,
 )
+from cslr.privacy.values import STEPS
 
 SIGMA = 1.45
 GOLDEN = [(5, 3, 1, 1.5811), (5, 4, 1, 1.2910), (20, 14, 4, 1.4142), (100, 67, 10, 1.3245)]

@@ -11,8 +11,7 @@ import pytest
 from cslr.errors import ConfigError
 from cslr.privacy import plan as plan_module
 from cslr.privacy.accounting import epsilon_of, gaussian_epsilon
-from cslr.privacy.forecast import forecast, promise_warnings
-from cslr.privacy.plan import Budget, Plan, calibrate
+from cslr.privacy.plan import Budget, Plan, calibrate, forecast, promise_warnings
 
 EPSILONS = [0.1, 0.5, 1.0, 4.0, 8.0, 20.0]
 

@@ -11,9 +11,8 @@ import pytest
 from cslr.errors import BudgetExceeded, PrivacyError
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid
 from cslr.privacy.mechanism import charge_share, finish, publish, recall, settle
-from cslr.privacy.values import _SEAL, Noised
+from cslr.privacy.values import _SEAL, Grid, Noised
 
 GRID = Grid(2.0)
 CHARGE = Charge("task 0", 0, "replay", 2.0)

@@ -8,9 +8,8 @@ from scipy import stats
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import recall, release_each, settle
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid, bound
 
 LIST = Charge("task 0 list", 1, "replay", 2.0, 1.0, 0)
 

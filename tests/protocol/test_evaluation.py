@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, plain_sum
 from cslr.protocol.answers import answer
 from cslr.protocol.evaluation import (
     GRID,

@@ -18,7 +18,7 @@ import pytest
 
 from cslr.federation.streamed_cohort import StreamedCohort
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.values import _SEAL, Bounded
 from cslr.protocol.agreement import Agreement

@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted
-from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 from cslr.protocol.list_mode import list_ask, list_of, list_statistics, server_ids
 from cslr.protocol.round import Session, replay_of, statistics_of
 from cslr.protocol.step3_match import MATCHERS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cslr.privacy.ledger.facts import agree, differences, plain
+from cslr.privacy.ledger.records import agree, differences, plain
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.public_space import build_space, declare_modes

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from cslr.privacy.grid import STEPS
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, STEPS
 from cslr.protocol.answers import answer
 from cslr.protocol.ports import Examples
 from cslr.protocol.step5_rounds import DAMPING, LinearRule, LinearSpace, NoisyGradient

@@ -13,7 +13,7 @@ import pytest
 from cslr.config import load_config
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget
 from cslr.runs.checksum import seal_arrays
 from cslr.runs.directory import RunDirectory

@@ -11,7 +11,7 @@ from cslr.config import load_config
 from cslr.data.streams import load_stream
 from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.evaluation import LABEL
 from cslr.runs.checks import (

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from cslr.config import Config, load_config
 from cslr.errors import LedgerCorrupted, RunDirectoryError
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.round import Session
 from cslr.runs.directory import RunDirectory, SeedDirectory, read_trace

@@ -20,12 +20,11 @@ from cslr.config import Config
 from cslr.errors import CslrError
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.mechanism import recall, release, settle
 from cslr.privacy.plan import Budget, calibrate
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Grid, bound, plain_sum
 from cslr.runs.directory import RunDirectory
 
 CALLS = ("write", "pwrite", "fsync", "replace", "open", "mkdir", "unlink")

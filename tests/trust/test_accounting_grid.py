@@ -21,8 +21,8 @@ import pytest
 from scipy.signal import fftconvolve
 
 from cslr.privacy.accounting import gaussian_epsilon
-from cslr.privacy.grid import STEPS
 from cslr.privacy.mechanism import noise_in_steps
+from cslr.privacy.values import STEPS
 
 REACH = 13  # standard deviations: what lies beyond is below 10⁻³⁷
 CHUNK = 2**20

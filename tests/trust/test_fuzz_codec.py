@@ -31,8 +31,7 @@ from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity
 from cslr.federation.wire.inbox import Inbox
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 
 WIDTH = 8
 GRID = Grid(1.0)

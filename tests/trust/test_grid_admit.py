@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from cslr.privacy.grid import STEPS, Grid, NotAdmitted, admit, bound
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, STEPS, Grid, NotAdmitted, admit, bound
 
 LARGEST = np.finfo(float).max
 CLIPPED = {

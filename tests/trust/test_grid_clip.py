@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cslr.privacy.grid import STEPS, Grid, admit, bound
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, STEPS, Grid, admit, bound, plain_sum
 
 LARGEST, TINY = np.finfo(float).max, 5e-324
 WIDTH = 24

@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import noise_in_steps, release, release_each
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL, Summed
+from cslr.privacy.values import _SEAL, Grid, Summed, bound, plain_sum
 
 COORDINATES = 300_000
 SIGMA = 1.45

@@ -18,10 +18,9 @@ from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity
 from cslr.federation.wire.inbox import Inbox
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid, bound
 from cslr.protocol.list_mode import list_statistics, server_ids
 from cslr.protocol.round import replay_of, sum_ask
 from cslr.protocol.step3_match import MATCHERS

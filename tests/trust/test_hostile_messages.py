@@ -35,8 +35,7 @@ from cslr.federation.wire.identity import Identity, key_rows, registration
 from cslr.federation.wire.inbox import Inbox, Register
 from cslr.federation.wire.receive import read_message
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 
 GRID = Grid(0.5)
 SPACE = "the digest of a public space"

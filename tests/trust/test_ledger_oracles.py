@@ -10,7 +10,7 @@ import pytest
 
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.ledger.verify import verify
 from cslr.privacy.plan import Budget, calibrate
 from cslr.seeding import Seeds

@@ -27,7 +27,7 @@ PROGRAM = textwrap.dedent(
     from pathlib import Path
     from cslr.errors import BudgetExceeded, PrivacyError
     from cslr.privacy.accounting import Charge
-    from cslr.privacy.ledger.keys import EphemeralKeys
+    from cslr.privacy.ledger.records import EphemeralKeys
     from cslr.privacy.ledger.book import Federation, Ledger
     from cslr.privacy.plan import Budget
 

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 from cslr.privacy.accounting import Charge, gaussian_epsilon
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.mechanism import release, settle
 from cslr.privacy.plan import Budget, calibrate
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Grid, bound, plain_sum
 from cslr.seeding import Seeds
 
 pytestmark = pytest.mark.trust

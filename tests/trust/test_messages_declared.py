@@ -21,10 +21,9 @@ from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import METHODS
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.noise import tag_for_sum
-from cslr.privacy.values import _SEAL, Bounded, Summed
+from cslr.privacy.ledger.records import tag_for_sum
+from cslr.privacy.values import _SEAL, Bounded, Grid, Summed
 from cslr.protocol.answers import ANSWERS
 from cslr.protocol.messages import MESSAGES, messages_of
 from cslr.protocol.ports import Ask, Examples

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy import noise
-from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum
+from cslr.privacy import mechanism
+from cslr.privacy.ledger.records import key_for_sum
+from cslr.privacy.mechanism import KeyStream, discrete_gaussian
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -134,21 +135,25 @@ def ways(probability: np.ndarray) -> np.ndarray:
     found = np.zeros(len(probability), dtype=np.uint64)
     for bit in range(63, -1, -1):
         more = found + np.uint64(1 << bit)
-        found = np.where(noise._happens(probability, more - np.uint64(1)), more, found)
+        found = np.where(mechanism._happens(probability, more - np.uint64(1)), more, found)
     last = np.full(len(found), 2**64 - 1, dtype=np.uint64)
-    return found.astype(object) + noise._happens(probability, last).astype(object)
+    return found.astype(object) + mechanism._happens(probability, last).astype(object)
 
 
 def weights_of(sigma: float) -> list[int]:
     """What the sampler gives to |x| = 0, 1, …: products of whole numbers of words.
 
-    That every coin falls as its exact probability says is in tests/privacy/test_noise.py.
+    That every coin falls as its exact probability says is in tests/privacy/test_mechanism_noise.py.
     """
     bits = max(1, round(math.log2(sigma)))
     lows = np.arange(2**bits, dtype=np.uint64) << np.uint64(64 - bits)
-    keep = ways(noise._survival(bits, lows, np.float64)).tolist()
-    accept = ways(noise._acceptance(sigma, bits, np.arange(45 << bits), np.float64)).tolist()
-    reaches = [2**64, *noise._GEOMETRIC[::-1].tolist(), 0]  # words for which the high part is ≥ j
+    keep = ways(mechanism._survival(bits, lows, np.float64)).tolist()
+    accept = ways(mechanism._acceptance(sigma, bits, np.arange(45 << bits), np.float64)).tolist()
+    reaches = [
+        2**64,
+        *mechanism._GEOMETRIC[::-1].tolist(),
+        0,
+    ]  # words for which the high part is ≥ j
     high = [here - further for here, further in pairwise(reaches)]
     return [keep[x % 2**bits] * high[x >> bits] * accept[x] for x in range(len(accept))]
 

@@ -13,12 +13,15 @@ import pytest
 from scipy import stats
 
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import STEPS, Grid, bound
-from cslr.privacy.ledger.keys import EphemeralKeys
-from cslr.privacy.mechanism import noise_in_steps, release, release_each
-from cslr.privacy.noise import KeyStream, discrete_gaussian
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL, Summed
+from cslr.privacy.ledger.records import EphemeralKeys
+from cslr.privacy.mechanism import (
+    KeyStream,
+    discrete_gaussian,
+    noise_in_steps,
+    release,
+    release_each,
+)
+from cslr.privacy.values import _SEAL, STEPS, Grid, Summed, bound, plain_sum
 
 from .shipped import shipped_plans
 

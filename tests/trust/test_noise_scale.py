@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy.grid import STEPS
-from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps
-from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum
+from cslr.privacy.ledger.records import key_for_sum
+from cslr.privacy.mechanism import LEAST_SIGMA, KeyStream, discrete_gaussian, noise_in_steps
 from cslr.privacy.plan import Budget, calibrate
+from cslr.privacy.values import STEPS
 
 pytestmark = pytest.mark.trust
 

@@ -41,8 +41,7 @@ from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity
 from cslr.federation.wire.inbox import Inbox, Register
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 
 WIDTH, GRID, SPACE = 3, Grid(1.0), "the digest of a public space"
 TERMS = terms_of(GRID, SPACE)

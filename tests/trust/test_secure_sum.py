@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy.grid import STEPS
 from cslr.privacy.mechanism import noise_in_steps
 from cslr.privacy.noise_shares import draw_share, share_scale
 from cslr.privacy.secure_sum import checks, intake, masks
+from cslr.privacy.values import STEPS
 from tests.privacy.secure_sum.test_dropouts import run_every_pattern, run_random
 
 pytestmark = pytest.mark.trust

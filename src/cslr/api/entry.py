@@ -19,8 +19,7 @@ from cslr.api.streamed import Arguments, encoder_name, streamed, warn_of_few
 from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import PRIVATE_FOLDER, make_directory
-from cslr.privacy.forecast import promise_warnings
-from cslr.privacy.plan import Unit
+from cslr.privacy.plan import Unit, promise_warnings
 from cslr.protocol.targets import FamilyName
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream

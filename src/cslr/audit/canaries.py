@@ -17,9 +17,7 @@ import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.federation.simulation import SimulatedCohort
-from cslr.privacy.grid import Grid, bound
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.values import Bounded, Grid, Summed, bound, plain_sum
 from cslr.protocol.ports import Ask
 
 __all__ = ["Canaries", "CohortWithCanaries", "draw_canaries", "surest"]

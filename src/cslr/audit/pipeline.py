@@ -24,12 +24,11 @@ from cslr.errors import ConfigError
 from cslr.methods.cslr import agree
 from cslr.methods.method import MethodContext
 from cslr.privacy.accounting import Charge, gaussian_epsilon
-from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, Plan, Schedule
-from cslr.privacy.values import Summed
+from cslr.privacy.values import Grid, Summed
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Request
 from cslr.protocol.round import Session, sum_ask

@@ -17,7 +17,7 @@ from cslr.federation.simulation import Population
 from cslr.methods.method import MethodContext
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, Plan
 from cslr.protocol.resolution import Units
 from cslr.protocol.targets import Family

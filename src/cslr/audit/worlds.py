@@ -17,12 +17,11 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.audit.confidence import Bound, pairs_mu
 from cslr.privacy.accounting import Charge, gaussian_epsilon
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import release, release_each
 from cslr.privacy.plan import Budget, Plan
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.values import Grid, bound, plain_sum
 from cslr.seeding import Seeds
 
 __all__ = ["CONFIDENCE", "RUNS", "Released", "two_worlds"]

@@ -81,8 +81,7 @@ def plan_command(
     from cslr.cli.show.schedule import priced_schedule, schedule_text
     from cslr.errors import ConfigError
     from cslr.methods.outlook import Federated, outlook_of
-    from cslr.privacy.forecast import promise_warnings
-    from cslr.privacy.plan import Budget, Unit
+    from cslr.privacy.plan import Budget, Unit, promise_warnings
 
     if unit not in get_args(Unit):
         raise ConfigError(f"--unit is client or person, not {unit!r}")

@@ -297,7 +297,7 @@ def _run(
 
 def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
     """Warnings before a run: few public sentences, weak privacy parameters."""
-    from cslr.privacy.forecast import promise_warnings
+    from cslr.privacy.plan import promise_warnings
     from cslr.runs.own_data import public_warning
     from cslr.runs.units import units_of
 

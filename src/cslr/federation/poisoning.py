@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cslr.privacy.grid import admit
-from cslr.privacy.secure_sum import leaving
-from cslr.privacy.values import Bounded
+from cslr.privacy.values import Bounded, admit, leaving
 
 __all__ = ["opposed"]
 

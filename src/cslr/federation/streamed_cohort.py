@@ -15,8 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.values import Bounded, Summed, plain_sum
 from cslr.protocol.answers import answer
 from cslr.protocol.ports import Ask, Examples
 

@@ -22,7 +22,7 @@ from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.paper_constants import THE_PAPERS, PaperConstants
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
-from cslr.privacy.noise import KeyStream, poisson_cohort
+from cslr.privacy.mechanism import KeyStream, poisson_cohort
 from cslr.privacy.plan import Plan, Schedule
 from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head

@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 
 from cslr.arrays import IntArray
-from cslr.privacy.client_noise import DRAW_ERROR
-from cslr.privacy.mechanism import LEAST_SIGMA, noise_in_steps
-from cslr.privacy.noise import KeyStream, discrete_gaussian
+from cslr.privacy.mechanism import LEAST_SIGMA, KeyStream, discrete_gaussian, noise_in_steps
+from cslr.privacy.plan import DRAW_ERROR
 
 __all__ = [
     "draw_share",

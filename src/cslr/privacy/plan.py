@@ -3,6 +3,9 @@
 >>> plan = calibrate(Budget(epsilon=4.0), releases=6)
 >>> round(plan.sigma, 2)
 2.65
+
+``forecast`` says what to expect of a plan before any data, and ``promise_warnings`` warns of weak
+parameters.
 """
 
 from __future__ import annotations
@@ -13,24 +16,54 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from cslr.errors import ConfigError
-from cslr.numerics.roots import brentq
-from cslr.privacy.accounting import (
-    Adversary,
-    Charge,
-    Scope,
-    epsilon_of,
-    gaussian_epsilon,
-)
-from cslr.privacy.client_noise import ClientNoise
+from cslr.privacy.accounting import Adversary, Charge, Scope, brentq, epsilon_of, gaussian_epsilon
 
 __all__ = [
+    "DRAW_ERROR",
     "Budget",
+    "ClientNoise",
+    "Forecast",
     "Plan",
     "Schedule",
     "Unit",
     "calibrate",
+    "forecast",
+    "promise_warnings",
+    "weak_delta",
     "with_noise",
 ]
+
+DRAW_ERROR: Final = 2.0**-48
+"""Total variation between one draw of ``mechanism.discrete_gaussian`` and the discrete Gaussian."""
+
+
+@dataclass(frozen=True)
+class ClientNoise:
+    """How clients add the noise themselves, inside a secure sum. All of it is public."""
+
+    members: int  # n
+    threshold: int  # t
+    colluders: int  # c
+    coordinates: int
+    """D: the most coordinates of one release."""
+    spare: int = 0
+    """Sessions beyond the planned ones that the budget has room for: one that ends without a sum is
+    charged, and so is its repetition."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.colluders < self.threshold <= self.members:
+            raise ConfigError(
+                "colluders and threshold must satisfy 1 ≤ c < t ≤ n, not "
+                f"c = {self.colluders}, t = {self.threshold}, n = {self.members}"
+            )
+        if self.spare < 0 or self.coordinates < 1:
+            raise ConfigError("spare must be at least 0, and coordinates at least 1")
+
+    @property
+    def reserved(self) -> float:
+        """n · D · 2⁻⁴⁸: what the samplers take from δ in one session."""
+        return self.members * self.coordinates * DRAW_ERROR
+
 
 Unit = Literal["client", "person"]
 """Whose whole contribution one ε hides: a client with all its rows, or one person inside it."""
@@ -331,3 +364,72 @@ def _root_of_pld(plan: Plan, interval: float) -> Plan:
             return at(brentq(excess, low, high, xtol=1e-6))
         high = low
     return replace(plan, unit=_LEAST_SIGMA)
+
+
+# -- what to expect of a plan ----------------------------------------------------------------------
+
+_WEAK_EPSILON: Final = 20.0
+"""ε above which a guarantee hardly limits what an adversary learns."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Before any data: how a mode's signal will compare with the noise."""
+
+    signal_to_noise: float
+    """N / (σ √D): the norm of a sum in which all units agree, over the norm of the noise."""
+    advice: str
+
+
+def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
+    """Signal to noise of one mode's mean in ``dimension`` coordinates, and what to do about it.
+
+    Every client's vector has norm at most S, so N agreeing clients (qN expected) sum to at most
+    qNS, while the noise has norm about σS√D.
+    """
+    if plan.sigma is None:
+        return Forecast(math.inf, "No noise: nothing is protected.")
+    units = {"client": "clients", "person": "people"}[plan.budget.unit]
+    ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
+    if ratio >= 3:
+        advice = f"Strong signal: what the {units} say together outweighs the noise."
+    elif ratio >= 0.5:
+        advice = (
+            f"Workable with the label prior; more {units} or a larger ε will still help "
+            "considerably."
+        )
+    elif ratio >= 0.1:
+        advice = (
+            "Weak: the result will be little better than the label prior. Fewer releases per "
+            f"{plan.budget.unit} (--cap), more {units} or a larger ε help most."
+        )
+    else:
+        need = math.ceil(0.5 * plan.sigma * math.sqrt(dimension) / plan.q)
+        advice = f"Not useful: the noise outweighs the data. About {need} {units} would be needed."
+    return Forecast(ratio, advice)
+
+
+def weak_delta(delta: float, count: int, unit: Unit = "client") -> str | None:
+    """A warning where δ ≥ 1/N: giving one unit's rows away outright satisfies (0, 1/N).
+
+    count: N, registered units.
+    """
+    if delta * count < 1:
+        return None
+    units = {"client": "clients", "person": "people"}[unit]
+    return (
+        f"delta = {delta:g} is not below 1/{count}, one over the number of {units}: "
+        f"publishing all rows of one random {unit} would also satisfy it. Choose a smaller δ"
+    )
+
+
+def promise_warnings(epsilon: float, delta: float, count: int, unit: Unit = "client") -> list[str]:
+    """Warnings about a weak guarantee: ε above 20, or δ ≥ 1/N."""
+    warnings = [weak_delta(delta, count, unit)]
+    if _WEAK_EPSILON < epsilon < math.inf:
+        warnings.insert(
+            0,
+            f"epsilon = {epsilon:g} is above {_WEAK_EPSILON:g}: it hardly limits what an adversary "
+            f"learns about a {unit}. Values from 1 to 8 are usual",
+        )
+    return [warning for warning in warnings if warning is not None]

@@ -1,6 +1,6 @@
-"""The types of private values: raw -> Bounded -> Summed -> Released.
+"""The types of private values: raw -> Bounded -> Summed -> Released, and the first two arrows.
 
-Each arrow exists in one place: ``grid.bound`` clips, ``secure_sum`` adds up, ``mechanism.release``
+Each arrow exists in one place: ``bound`` clips, ``plain_sum`` adds up, ``mechanism.release``
 charges the ledger and adds noise. Across machines the clients add the noise before anybody adds up:
 Summed (inside a client) -> Noised (made by ``secure_sum.server`` alone) -> Released, where
 ``mechanism.publish`` charges the ledger and draws nothing. A function that would noise before the
@@ -8,22 +8,42 @@ sum, release something unclipped, or let a server look at an unreleased value do
 
 Python cannot forbid a determined caller to forge a value; ``_SEAL`` makes forging visible, and a
 test checks that no module but those above asks for it.
+
+Floating-point noise leaks through its own rounding (Mironov 2012), so nothing here is float once
+it is bounded: a client's clipped vector is truncated toward zero onto a grid of ``bound / steps``,
+its norm is checked in integers, sums are exact, and the noise is a discrete Gaussian on the same
+grid. In one process the sum is ideal: it adds up and forgets the rows. Over a network the same
+arrow is the protocol of ``secure_sum``; its result is the same integers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from cslr.privacy.grid import Grid
-
-__all__ = ["Bounded", "Noised", "Released", "Summed", "gather"]
+__all__ = [
+    "STEPS",
+    "Bounded",
+    "Grid",
+    "Noised",
+    "NotAdmitted",
+    "Released",
+    "Summed",
+    "admit",
+    "bound",
+    "bound_with_matrix",
+    "gather",
+    "joint_norms",
+    "leaving",
+    "plain_sum",
+]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -155,3 +175,218 @@ class Released(Generic[V_co]):
 def gather(released: Iterable[Released[T]]) -> Released[tuple[T, ...]]:
     """Several released values as one; of none at all, the empty tuple, which costs nothing."""
     return Released(tuple(each.value for each in released), _SEAL)
+
+
+# -- raw -> Bounded: the integer grid --------------------------------------------------------------
+
+STEPS: Final = 2**20
+"""Grid steps in one clipping bound: fine enough that any useful σ is at least 2¹² steps."""
+
+_EXACT: Final = 2**52
+"""Steps: up to here sums are exact in 64-bit integers and in doubles, with room for the noise."""
+_INSIDE: Final = 1 - 2**-9
+"""Factors of a matrix are rounded to the nearest step this far inside the bound, which few of them
+then exceed: truncated, small ones would all be told too small."""
+
+
+class NotAdmitted(ValueError):
+    """Rows that were clipped elsewhere are not valid bounded integer rows; none of them is used."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A public clipping bound and the number of integer steps it is divided into."""
+
+    bound: float
+    steps: int = STEPS
+    share: int = 1
+    """How many contributions may come from one unit, in different clients: each is clipped to
+    1/share of the bound, so that together they move a sum by at most the whole bound."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise ValueError(f"bound must be positive and finite, not {self.bound}")
+        if not 1 <= self.steps <= 2**24:
+            raise ValueError(f"steps must lie in 1..2^24, not {self.steps}")
+        if not 1 <= self.share <= self.steps:
+            raise ValueError(f"share must lie in 1..{self.steps}, not {self.share}")
+
+    @property
+    def most(self) -> int:
+        """Steps: the longest that one contribution may be."""
+        return self.steps // self.share
+
+    @property
+    def most_clients(self) -> int:
+        """The most clients whose sum is exact whatever they say: 2³² on the default grid."""
+        return _EXACT // self.steps
+
+    def decode(self, integers: IntArray) -> FloatArray:
+        """Grid steps -> the units of the bound."""
+        return integers.astype(np.float64) * (self.bound / self.steps)
+
+
+def bound(vectors: FloatArray, grid: Grid) -> Bounded:
+    """Clip each client's vector to the bound and put it on the grid.
+
+    vectors: (b, D), one row per client, all modes and blocks concatenated.
+
+    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, whatever the input.
+    A row that is not finite is refused before anything else, since a NaN survives every
+    comparison in a clip.
+    """
+    vectors = np.asarray(vectors)  # a masked array would hide a NaN from the check below
+    if vectors.ndim != 2:
+        raise ValueError(f"vectors must have shape (clients, coordinates), not {vectors.shape}")
+    if len(vectors) > grid.most_clients:
+        raise ValueError(
+            f"vectors: the sum of {len(vectors)} clients could overflow; this grid allows at "
+            f"most {grid.most_clients} clients. Use fewer steps"
+        )
+    # In half precision 2^20 steps are infinite, and infinity becomes an integer that wraps around.
+    with np.errstate(over="ignore"):
+        vectors = vectors.astype(np.float64, casting="same_kind")
+    most, least = vectors.max(axis=1, initial=0.0), vectors.min(axis=1, initial=0.0)
+    bad = np.flatnonzero(~(np.isfinite(most) & np.isfinite(least)))  # a NaN is its row's largest
+    if bad.size:
+        raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
+    # Divide by the largest entry first: squares of values near 1e308 would overflow.
+    largest = np.maximum(most, -least)[:, None]
+    scaled = vectors / np.where(largest > 0, largest, 1.0)
+    norm = np.maximum(np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None], 1.0)
+    length = np.minimum(largest, grid.bound / grid.share / norm) * norm  # of the clipped row
+    scaled *= length / grid.bound * grid.steps / norm
+    scaled = np.trunc(scaled)
+    # Whole numbers whose squares sum to at most about 2⁴⁸: exact in doubles, in any order.
+    squared = np.einsum("ij,ij->i", scaled, scaled)
+    rows = scaled.astype(np.int64)
+    return Bounded(_clip_integers(rows, squared, grid.most), grid, _SEAL)
+
+
+def bound_with_matrix(vectors: FloatArray, factors: FloatArray, grid: Grid) -> Bounded:
+    """Clip each client's vector together with a matrix FᵀF, whose upper triangle is the rest of it.
+
+    vectors: (b, D); factors: (b, n, r) F of each client, a row of zeros for nothing. F is what is
+    put on the grid: products of whole numbers are whole, so the sum of all matrices is one exact
+    product, and no client's matrix is ever formed.
+
+    Guarantee: every vector of the result, its triangle included, has integer ℓ2 norm ≤
+    ``grid.most``, whatever the input. One that is not finite is refused first.
+    """
+    vectors, factors = np.asarray(vectors, np.float64), np.asarray(factors, np.float64)
+    if vectors.ndim != 2 or factors.ndim != 3 or len(vectors) != len(factors):
+        raise ValueError(
+            f"vectors and factors must have shapes (clients, coordinates) and (clients, rows, "
+            f"directions), not {vectors.shape} and {factors.shape}"
+        )
+    if len(vectors) > grid.most_clients:
+        raise ValueError(f"vectors: this grid allows at most {grid.most_clients} clients")
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = joint_norms(vectors, factors)
+    bad = np.flatnonzero(~np.isfinite(norm))  # a NaN, an infinity, or too long to be squared
+    if bad.size:
+        raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
+    kept = np.minimum(1.0, grid.bound / grid.share / np.maximum(norm, np.finfo(np.float64).tiny))
+    steps = kept / grid.bound * grid.steps
+    vectors = np.trunc(vectors * steps[:, None])
+    factors = factors * (_INSIDE * np.sqrt(steps))[:, None, None]
+    np.rint(factors, out=factors)
+    limit = grid.most**2
+    while (over := _squares(vectors, factors) > limit).any():  # vectors alone are never too long
+        factors[over] = np.trunc(factors[over] * _INSIDE)
+    return Bounded(vectors.astype(np.int64), grid, _SEAL, factors)
+
+
+def joint_norms(vectors: FloatArray, factors: FloatArray) -> FloatArray:
+    """(b,) the ℓ2 norms of vectors (b, D) with the upper triangles of FᵀF of factors (b, n, r)."""
+    norms: FloatArray = np.sqrt(_squares(vectors, factors))
+    return norms
+
+
+def _squares(vectors: FloatArray, factors: FloatArray) -> FloatArray:
+    """(b,) squared norms. ‖FᵀF‖ = ‖FFᵀ‖, and a triangle has half of it and of its diagonal.
+
+    Of whole numbers within a bound all sums are exact.
+    """
+    turned = np.swapaxes(factors, -1, -2)
+    few = factors.shape[-2] <= factors.shape[-1]
+    small = factors @ turned if few else turned @ factors  # (b, n, n) or (b, r, r)
+    diagonal = np.einsum("bni,bni->bi", factors, factors)
+    matrix = np.einsum("bnm,bnm->b", small, small) + np.einsum("bi,bi->b", diagonal, diagonal)
+    squares: FloatArray = np.einsum("ij,ij->i", vectors, vectors) + matrix / 2
+    return squares
+
+
+def admit(rows: IntArray, grid: Grid) -> Bounded:
+    """Accept rows that were clipped elsewhere, if they are valid; invalid rows are never repaired.
+
+    rows: (b, D) int64, one row per client.
+
+    Guarantee: every row of the result has integer ℓ2 norm ≤ ``grid.most``, decided in exact
+    arithmetic whatever the integers; otherwise ``NotAdmitted``, and nothing is taken.
+    """
+    copied = np.array(rows, order="C")  # a copy: the caller cannot change a row after the check
+    if copied.dtype != np.int64:
+        raise NotAdmitted(f"rows must be 64-bit integers, not {copied.dtype}")
+    if copied.ndim != 2:
+        raise NotAdmitted(f"rows must have shape (clients, coordinates), not {copied.shape}")
+    if len(copied) > grid.most_clients:
+        raise NotAdmitted(
+            f"rows: {len(copied)} clients are more than the {grid.most_clients} this grid allows"
+        )
+    # Squares of hostile integers wrap around, so the first look is in doubles, from which a row
+    # of twice the bound cannot hide; after it the squares are exact in 64 bits.
+    over = np.linalg.norm(copied.astype(np.float64), axis=1) > 2.0 * grid.most
+    if not over.any():
+        over = np.einsum("ij,ij->i", copied, copied) > grid.most**2
+    if over.any():
+        raise NotAdmitted(
+            f"rows: the ℓ2 norm of the vector of client {over.argmax()} exceeds the clip of "
+            f"{grid.most} grid steps; clients must clip before they send"
+        )
+    return Bounded(copied, grid, _SEAL)
+
+
+def _clip_integers(rows: IntArray, squared: FloatArray, steps: int) -> IntArray:
+    """Shrink, in exact integers, the rows whose squared norm exceeds the clip after rounding."""
+    for i in np.flatnonzero(squared > steps * steps):
+        norm = math.isqrt(int(squared[i]) - 1) + 1  # ceiling, so that the row cannot stay too long
+        rows[i] = np.sign(rows[i]) * (np.abs(rows[i]) * steps // norm)
+    return rows
+
+
+# -- Bounded -> Summed -----------------------------------------------------------------------------
+
+
+def leaving(bounded: Bounded) -> IntArray:
+    """(b, D) what a device sends into a sum where whoever adds up may see single vectors."""
+    return bounded.rows(_SEAL)
+
+
+def plain_sum(contributions: Iterable[Bounded]) -> Summed:
+    """Σ_i of all rows: exact in integers, so neither order nor batching can matter.
+
+    Contributions are taken one after another and not kept, so memory does not grow with them.
+
+    Guarantee: zeroing one unit's row moves the sum by at most ``grid.steps`` in ℓ2 norm.
+    """
+    grid, total, count = None, np.zeros(0, dtype=np.int64), 0
+    for each in contributions:
+        added = each.total(_SEAL)
+        if grid is None:
+            grid, total = each.grid, np.zeros_like(added)
+        if each.grid != grid:
+            raise ValueError("contributions must all be on the same grid")
+        # A row of width one would be broadcast to every coordinate, far beyond its bound.
+        if len(added) != len(total):
+            raise ValueError("contributions must have the same number of coordinates")
+        count += len(each)
+        # Decided by the count, never by the sum: an error that depends on the sum would leak it.
+        if count > grid.most_clients:
+            raise ValueError(
+                f"contributions: this grid allows sums of at most {grid.most_clients} clients"
+            )
+        total += added
+    if grid is None:
+        raise ValueError("contributions must not be empty")
+    return Summed(total, grid, _SEAL)

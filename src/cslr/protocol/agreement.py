@@ -15,8 +15,8 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import SHARED_CONSTANTS, PaperConstants
-from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Plan
+from cslr.privacy.values import Grid
 from cslr.protocol.head import Head
 from cslr.protocol.literal.reading import written_modes
 from cslr.protocol.ports import Examples, Request

@@ -9,7 +9,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.numerics.mixture import Gaussians
-from cslr.privacy.grid import joint_norms
+from cslr.privacy.values import joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.list_mode import list_statistics
 from cslr.protocol.literal.device import bounds, list_bound

@@ -26,10 +26,9 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
-from cslr.privacy.values import Bounded, Released
+from cslr.privacy.values import Bounded, Grid, Released, bound
 from cslr.protocol.once import release_sum
 from cslr.protocol.ports import Ask, Cohort, Keep
 

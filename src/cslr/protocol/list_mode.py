@@ -14,8 +14,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import stable_clusters
 from cslr.numerics.mixture import Gaussians, Mixture
-from cslr.privacy.grid import Grid, bound
-from cslr.privacy.values import Bounded
+from cslr.privacy.values import Bounded, Grid, bound
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.literal.device import list_entries
 from cslr.protocol.literal.naming import Named, named

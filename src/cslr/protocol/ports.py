@@ -16,9 +16,8 @@ from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.values import Bounded, Noised, Summed
+from cslr.privacy.values import Bounded, Grid, Noised, Summed
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.resolution import FEW_UNITS, Resolution

@@ -13,10 +13,9 @@ from functools import partial
 from typing import Final
 
 from cslr.arrays import FloatArray
-from cslr.privacy.grid import bound, bound_with_matrix
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
-from cslr.privacy.values import Bounded, Released, gather
+from cslr.privacy.values import Bounded, Released, bound, bound_with_matrix, gather
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.head import Head
 from cslr.protocol.list_mode import list_ask, with_names

@@ -4,7 +4,7 @@ Embeddings of the same sentences differ between machines in their last bits. Wha
 then differs too: mostly as little, but sentences that are as near as each other to a topic may
 change places, and directions of nearly equal variance turn into each other. A sketch is a list of
 numbers that moves little when that happens and much when sentences, label texts or an encoder are
-others. ``privacy.facts`` compares two of them: the Euclidean distance may be at most ``within``.
+others. ``records.agree`` compares two of them: the Euclidean distance may be at most ``within``.
 
     centre, texts      random projections: their distance is about that of the vectors themselves
     spectrum, bounds   logarithms, so that a distance is a relative one
@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.privacy.ledger.facts import Sketch
+from cslr.privacy.ledger.records import Sketch
 from cslr.protocol.public_space import Modes, PublicSpace
 
 __all__ = ["bounds_sketch", "modes_facts", "space_facts"]

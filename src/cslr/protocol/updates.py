@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cslr.arrays import FloatArray
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
-from cslr.privacy.values import Bounded
+from cslr.privacy.values import Bounded, Grid, bound
 from cslr.protocol.once import release_sum
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Training
 

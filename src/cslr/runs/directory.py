@@ -50,7 +50,7 @@ from cslr.files import (
     write_atomic,
 )
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.entries import Receipt
+from cslr.privacy.ledger.records import Receipt
 from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
 
 __all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_trace"]

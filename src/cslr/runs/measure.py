@@ -12,8 +12,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray
 from cslr.methods.method import Fitted, MethodContext, Stage
 from cslr.privacy.plan import Unit
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.values import Bounded, Summed, plain_sum
 from cslr.protocol.answers import answer
 from cslr.protocol.evaluation import Exam, Graded, measured
 from cslr.protocol.ports import Ask, Cohort

@@ -20,8 +20,8 @@ from cslr.paper_constants import NOISE_TABLE
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.pointer import open_ledger
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
 from cslr.protocol.resolution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map

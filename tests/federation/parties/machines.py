@@ -22,10 +22,9 @@ from cslr.methods.cslr import agree, stages
 from cslr.methods.gradient_rounds import CLIP
 from cslr.methods.method import MethodContext
 from cslr.paper_constants import PaperConstants
-from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
-from cslr.privacy.plan import Budget, Schedule, Unit, calibrate
+from cslr.privacy.ledger.records import EphemeralKeys
+from cslr.privacy.plan import Budget, ClientNoise, Schedule, Unit, calibrate
 from cslr.protocol.resolution import Units
 from cslr.protocol.targets import FamilyName
 from cslr.seeding import Seeds

@@ -16,7 +16,7 @@ from cslr.federation.simulation import Population
 from cslr.methods.cslr import stages
 from cslr.methods.gradient_rounds import CLIP, start_rule
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.noise_shares import draw_share
 from cslr.privacy.values import _SEAL, Noised
 from cslr.protocol.evaluation import GRID, LABEL, Exam, Graded, answers_of

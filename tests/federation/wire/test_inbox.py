@@ -22,10 +22,8 @@ from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity
 from cslr.federation.wire.inbox import Inbox, Register
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid
-from cslr.privacy.mechanism import noise_in_steps
-from cslr.privacy.noise import KeyStream, discrete_gaussian
-from cslr.privacy.values import _SEAL
+from cslr.privacy.mechanism import KeyStream, discrete_gaussian, noise_in_steps
+from cslr.privacy.values import _SEAL, Grid
 
 WIDTH = 6
 GRID = Grid(2.0)

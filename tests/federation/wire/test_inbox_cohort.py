@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from cslr.federation.wire.cohort import InboxCohort, identities
-from cslr.privacy.grid import Grid
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 from cslr.protocol.evaluation import Exam
 from cslr.protocol.ports import Ask
 from cslr.protocol.round import BLOCKS, Session, block_ask, sum_ask

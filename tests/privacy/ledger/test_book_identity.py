@@ -10,7 +10,7 @@ from cslr.errors import LedgerCorrupted
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Federation, Ledger, Receipt
 from cslr.privacy.ledger.chain import Chain, head_of
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.mechanism import finish, recall, release, settle
 from cslr.privacy.plan import Budget
 from cslr.seeding import Seeds

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cslr.errors import BudgetExceeded
 from cslr.privacy.accounting import Charge, epsilon_of, gaussian_epsilon
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget
 from cslr.seeding import Seeds
 

@@ -14,7 +14,7 @@ from cslr.errors import LedgerCorrupted, PrivacyError
 from cslr.privacy.ledger import chain as chain_module
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import head_of
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget
 from tests.privacy.ledger.small_ledger import charge, pay
 
@@ -26,7 +26,7 @@ def test_a_second_process_is_refused(opened, path, keys):
     program = (
         "import sys; from pathlib import Path\n"
         "from cslr.errors import PrivacyError\n"
-        "from cslr.privacy.ledger.keys import EphemeralKeys\n"
+        "from cslr.privacy.ledger.records import EphemeralKeys\n"
         "from cslr.privacy.ledger.book import Federation, Ledger\n"
         "from cslr.privacy.plan import Budget\n"
         "federation = Federation('clinics', Budget(8.0), 'enforced')\n"

@@ -15,8 +15,8 @@ from cslr.errors import CslrError, LedgerCorrupted, LedgerMoved, PrivacyError, S
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.fingerprints import OwnRows, fingerprints_in
-from cslr.privacy.ledger.keys import EphemeralKeys
 from cslr.privacy.ledger.pointer import declare_moved, ledger_directory, open_ledger
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget
 
 SHOPS = Federation("shops", Budget(8.0), "enforced")

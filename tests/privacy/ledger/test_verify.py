@@ -17,7 +17,7 @@ from cslr.privacy.ledger import accountants as opinions_module
 from cslr.privacy.ledger.accountants import recount
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.chain import head_of
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.ledger.verify import Verification, verify
 from cslr.privacy.plan import Budget, calibrate
 from cslr.seeding import Seeds

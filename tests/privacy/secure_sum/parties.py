@@ -10,15 +10,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.noise_shares import draw_share
 from cslr.privacy.plan import Budget
 from cslr.privacy.secure_sum import Release, SumClient, SumServer, SumTerms
 from cslr.privacy.secure_sum.codec import SumLimits, decode, encode
-from cslr.privacy.secure_sum.plain import plain_sum
-from cslr.privacy.values import _SEAL, Noised, Summed
+from cslr.privacy.values import _SEAL, Grid, Noised, Summed, bound, plain_sum
 from cslr.seeding import Seeds
 
 GRID = Grid(1.0)

@@ -11,12 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from cslr import errors
-from cslr.privacy.grid import Grid
 from cslr.privacy.secure_sum import Release, SumClient
 from cslr.privacy.secure_sum.codec import unsigned
 from cslr.privacy.secure_sum.masks import Context, public_of, seal, sign
 from cslr.privacy.secure_sum.messages import Consent, Invitation, Keys, PeerKey
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid
 
 from .parties import GRID, Parties, charge, exact, release, summed
 

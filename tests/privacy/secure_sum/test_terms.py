@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from cslr.errors import ConfigError, TooFewMembers
-from cslr.privacy.grid import Grid
-from cslr.privacy.noise import MOST_SIGMA
+from cslr.privacy.mechanism import MOST_SIGMA
 from cslr.privacy.secure_sum.terms import MOST_MEMBERS, Release, SumTerms
+from cslr.privacy.values import Grid
 
 from .parties import GRID, release
 

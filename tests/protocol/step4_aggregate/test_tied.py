@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cslr.privacy.grid import joint_norms
+from cslr.privacy.values import joint_norms
 from cslr.protocol.step4_aggregate.tied import (
     FLOOR,
     pooled_covariance,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from cslr.errors import DataError
-from cslr.privacy.ledger.keys import SeededKeys
-from cslr.privacy.noise import key_for_sum
+from cslr.privacy.ledger.records import SeededKeys, key_for_sum
 from cslr.research.experiments import cell as cell_module
 from cslr.research.experiments.cell import run_cell
 from cslr.research.experiments.grid import Cell

@@ -6,7 +6,7 @@ import pytest
 
 from cslr.errors import CslrError, LedgerCorrupted
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 
 from .damage import flips, told, truncations, unnoticed
 

@@ -9,7 +9,7 @@ import pytest
 
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.mechanism import recall
 from cslr.report.run_facts import _arrays
 from cslr.research.theory.kept import load_run

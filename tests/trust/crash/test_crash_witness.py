@@ -9,7 +9,7 @@ import pytest
 
 import cslr.privacy.ledger.chain as chain
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 
 from .checks import unpaid, unsettled
 from .children import run_in_child

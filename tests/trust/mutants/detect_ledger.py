@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.noise import KeyStream
+from cslr.privacy.mechanism import KeyStream
 
 from .lab import CLIENTS, Crash, Drawer, Finding, Lab, instead
 

@@ -10,12 +10,10 @@ import numpy as np
 from cslr.audit import conforms, two_worlds
 from cslr.privacy import mechanism
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, calibrate
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL, Summed
+from cslr.privacy.values import _SEAL, Grid, Summed, bound, plain_sum
 from cslr.seeding import Seeds
 
 from .lab import Finding, Lab, instead

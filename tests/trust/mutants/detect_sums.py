@@ -10,9 +10,8 @@ import numpy as np
 from scipy import stats
 
 from cslr.federation import simulation
-from cslr.privacy import mechanism, secure_sum
-from cslr.privacy.grid import Grid
-from cslr.privacy.values import _SEAL, Bounded
+from cslr.privacy import mechanism, values
+from cslr.privacy.values import _SEAL, Bounded, Grid
 from cslr.protocol import round as protocol_round
 from cslr.protocol.agreement import FILLED
 from cslr.protocol.ports import Ask, Examples, Request
@@ -28,7 +27,7 @@ NORM = 0.5
 def norms(lab: Lab, seed: int) -> Finding:
     """Nothing longer than its bound enters a sum or leaves as a list, in exact integers."""
     seen: list[Bounded] = []
-    add_up, send = secure_sum.plain_sum, mechanism.release_each
+    add_up, send = values.plain_sum, mechanism.release_each
 
     def watched_sum(contributions):
         contributions = list(contributions)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cslr.privacy import accounting, mechanism
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys
 from cslr.seeding import Seeds
 
 from .lab import everywhere, instead

@@ -10,9 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
-from cslr.privacy.mechanism import release_each
-from cslr.privacy.noise import discrete_gaussian, key_for_sum, tag_for_sum
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys, key_for_sum, tag_for_sum
+from cslr.privacy.mechanism import discrete_gaussian, release_each
 from cslr.privacy.values import _SEAL, Released
 
 from .lab import everywhere, instead

@@ -9,10 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from cslr.federation.simulation import SimulatedCohort
-from cslr.privacy.grid import Grid, bound
-from cslr.privacy.noise import poisson_cohort
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL, Bounded
+from cslr.privacy.mechanism import poisson_cohort
+from cslr.privacy.values import _SEAL, Bounded, Grid, bound, plain_sum
 from cslr.protocol.agreement import FILLED, Agreement
 from cslr.protocol.round import contribute, statistics_of
 from cslr.protocol.updates import UpdateId

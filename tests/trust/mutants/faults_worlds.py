@@ -10,8 +10,8 @@ import numpy as np
 from cslr.privacy import mechanism
 from cslr.privacy.ledger import pointer as pointer_module
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.entries import Receipt
 from cslr.privacy.ledger.fingerprints import OwnRows
+from cslr.privacy.ledger.records import Receipt
 from cslr.runs import embedded
 
 from .lab import everywhere, instead

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from cslr.federation.simulation import Population
-from cslr.privacy import secure_sum
+from cslr.privacy import values
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys, NoiseKeys, SeededKeys
+from cslr.privacy.ledger.records import EphemeralKeys, NoiseKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.protocol import answers, updates
 from cslr.protocol import round as protocol_round
@@ -171,7 +171,7 @@ class _Everybody:
     """All clients at once, who need no rows."""
 
     def total(self, ask: Any) -> Any:
-        return secure_sum.plain_sum([answers.answer(None, ask)])
+        return values.plain_sum([answers.answer(None, ask)])
 
 
 @cache

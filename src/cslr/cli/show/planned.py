@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cslr.methods.outlook import Outlook
 from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
-from cslr.privacy.forecast import forecast
+from cslr.privacy.plan import forecast
 
 __all__ = ["outlook_values", "print_outlook"]
 

@@ -18,7 +18,7 @@ from cslr.data.own.load import Gathered, gather
 from cslr.data.own.parse.labels import Known
 from cslr.data.own.parse.problems import described
 from cslr.data.own.parse.row import OwnRow
-from cslr.privacy.forecast import promise_warnings
+from cslr.privacy.plan import promise_warnings
 
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 

@@ -19,8 +19,8 @@ from cslr.errors import BadField, PrivacyError, TermsDiffer, WrongShape
 from cslr.federation.parties.charter import Charter
 from cslr.federation.parties.question import MOST_QUESTION, opened
 from cslr.privacy.accounting import Charge
-from cslr.privacy.grid import Grid
 from cslr.privacy.secure_sum import Release
+from cslr.privacy.values import Grid
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.evaluation import GRID, LABEL, Exam
 from cslr.protocol.ports import Ask

@@ -18,9 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from cslr.config import mistakes
 from cslr.errors import ConfigError
 from cslr.files import write_atomic
-from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Federation
-from cslr.privacy.plan import Budget, Plan, Schedule, Unit, calibrate
+from cslr.privacy.plan import Budget, ClientNoise, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
 from cslr.privacy.secure_sum.terms import LEAST_MEMBERS
 from cslr.protocol.targets import FamilyName

@@ -17,7 +17,7 @@ from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint
 from cslr.federation.parties.node_files import NodeFiles, SavedAnswer
 from cslr.files import write_atomic
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.secure_sum.state import ClientState
 
 __all__ = ["pin_roster", "renew_identity", "renewed"]

@@ -30,9 +30,9 @@ from cslr.federation.parties.result_files import unpack_result
 from cslr.federation.simulation import Population
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.cap_memory import CapMemory
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.mechanism import charge_share
-from cslr.privacy.secure_sum import SumClient, plain_sum
+from cslr.privacy.secure_sum import SumClient
 from cslr.privacy.secure_sum.codec import SumLimits, decode, encode
 from cslr.privacy.secure_sum.messages import (
     ConsentRequest,
@@ -42,7 +42,7 @@ from cslr.privacy.secure_sum.messages import (
     ShareRequest,
     UnmaskRequest,
 )
-from cslr.privacy.values import Summed
+from cslr.privacy.values import Summed, plain_sum
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.answers import answer as answer_to
 from cslr.protocol.evaluation import Graded

@@ -16,8 +16,7 @@ from cslr.federation.wire.expected import Expected
 from cslr.federation.wire.identity import Identity
 from cslr.federation.wire.inbox import Inbox
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.secure_sum import leaving
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.values import Bounded, Summed, leaving
 from cslr.protocol.ports import Ask
 
 __all__ = ["InboxCohort", "identities"]

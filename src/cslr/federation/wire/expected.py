@@ -20,9 +20,8 @@ from cslr.errors import (
 )
 from cslr.federation.wire.codec import Header, Limits, Question
 from cslr.federation.wire.terms import terms_of
-from cslr.privacy.grid import Grid, NotAdmitted, admit
 from cslr.privacy.mechanism import noise_in_steps
-from cslr.privacy.values import Bounded
+from cslr.privacy.values import Bounded, Grid, NotAdmitted, admit
 
 __all__ = ["MANY_SIGMAS", "Expected", "admitted", "check_header", "check_list"]
 

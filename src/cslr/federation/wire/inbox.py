@@ -24,8 +24,7 @@ from cslr.federation.wire.codec import Limits, Message, decode, fingerprint
 from cslr.federation.wire.expected import Expected, admitted, check_header, check_list
 from cslr.federation.wire.identity import KEY_WIDTH, registration
 from cslr.federation.wire.spool import Spool, is_known, reread
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import Bounded, Summed
+from cslr.privacy.values import Bounded, Summed, plain_sum
 
 __all__ = ["Inbox", "Receipt", "Register"]
 

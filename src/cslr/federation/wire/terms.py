@@ -12,7 +12,7 @@ import json
 from typing import Final
 
 from cslr.federation.wire.codec import TERMS_BYTES
-from cslr.privacy.grid import Grid
+from cslr.privacy.values import Grid
 
 __all__ = ["NO_TERMS", "terms_of"]
 

@@ -35,7 +35,7 @@ from cslr.privacy.ledger.fingerprints import (
     fingerprints_in,
     translated_disk_errors,
 )
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 
 __all__ = ["OwnRows", "declare_moved", "ledger_directory", "open_ledger"]
 

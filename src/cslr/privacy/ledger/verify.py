@@ -12,7 +12,7 @@ from cslr.errors import LedgerCorrupted
 from cslr.privacy.accounting import ADVERSARIES, SCOPES, Adversary, Scope
 from cslr.privacy.ledger.accountants import Kinds, Opinion, opinions, recount
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 
 __all__ = ["Check", "Cost", "Verification", "verify"]
 

@@ -1,9 +1,9 @@
-"""From bounded contributions to their sum, and to nothing else.
+"""From bounded contributions to their sum, and to nothing else, across machines.
 
-In one process the sum is ideal (``plain``): it adds up and forgets the rows. Across machines it is
-double masking after Bonawitz et al. (2017): ``SumClient`` and ``SumServer`` exchange ``messages``,
-and the server learns the noised sum alone. Neither does any input or output, so tests, timing and a
-network run the same code. docs/secure-sum.md describes the protocol.
+In one process the sum is ``values.plain_sum``. Across machines it is double masking after Bonawitz
+et al. (2017): ``SumClient`` and ``SumServer`` exchange ``messages``, and the server learns the
+noised sum alone. Neither does any input or output, so tests, timing and a network run the same
+code. docs/secure-sum.md describes the protocol.
 
     terms      what everybody pinned: identities, threshold, colluders; and what one release is
     messages   ten frozen messages, five each way     codec    their bytes, strictly
@@ -15,8 +15,7 @@ network run the same code. docs/secure-sum.md describes the protocol.
 from __future__ import annotations
 
 from cslr.privacy.secure_sum.client import SumClient
-from cslr.privacy.secure_sum.plain import leaving, plain_sum
 from cslr.privacy.secure_sum.server import SumServer
 from cslr.privacy.secure_sum.terms import Release, SumTerms
 
-__all__ = ["Release", "SumClient", "SumServer", "SumTerms", "leaving", "plain_sum"]
+__all__ = ["Release", "SumClient", "SumServer", "SumTerms"]

@@ -25,7 +25,6 @@ from cslr.errors import (
     UnsupportedVersion,
     WrongKind,
 )
-from cslr.privacy.grid import Grid
 from cslr.privacy.secure_sum.masks import CONSENT_BYTES
 from cslr.privacy.secure_sum.messages import (
     SEALED_BYTES,
@@ -46,6 +45,7 @@ from cslr.privacy.secure_sum.messages import (
 )
 from cslr.privacy.secure_sum.shamir import SHARE_BYTES, are_shares
 from cslr.privacy.secure_sum.terms import MOST_COORDINATES, MOST_LABEL, MOST_MEMBERS, Release
+from cslr.privacy.values import Grid
 
 __all__ = ["SIGNATURE_BYTES", "SumLimits", "decode", "encode", "unsigned"]
 

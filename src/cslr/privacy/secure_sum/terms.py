@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Final
 
 from cslr.errors import ConfigError, TooFewMembers
-from cslr.privacy.grid import Grid
 from cslr.privacy.noise_shares import effective_multiplier, reserved_delta, share_scale
+from cslr.privacy.values import Grid
 
 __all__ = ["LEAST_MEMBERS", "MOST_COORDINATES", "MOST_LABEL", "MOST_MEMBERS", "Release", "SumTerms"]
 

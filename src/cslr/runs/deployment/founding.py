@@ -15,10 +15,9 @@ from cslr.methods.cslr import agree
 from cslr.methods.gradient_rounds import CLIP, all_labels_in_every_task
 from cslr.methods.method import MethodContext
 from cslr.methods.registry import method_named
-from cslr.privacy.client_noise import ClientNoise
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import SeededKeys
-from cslr.privacy.plan import Budget, Plan, Schedule, Unit, calibrate
+from cslr.privacy.ledger.records import SeededKeys
+from cslr.privacy.plan import Budget, ClientNoise, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.resolution import Units

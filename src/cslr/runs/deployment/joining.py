@@ -11,7 +11,7 @@ from cslr.federation.parties.node import Node
 from cslr.federation.parties.node_files import NodeFiles, PinnedNode
 from cslr.federation.parties.question import digest_of, unpack_agreement
 from cslr.files import write_atomic
-from cslr.privacy.ledger.facts import agree, differences, plain
+from cslr.privacy.ledger.records import agree, differences, plain
 from cslr.runs.deployment.founding import found, wanted_of
 from cslr.runs.deployment.node_figures import graded_rows
 from cslr.runs.deployment.node_rows import rows_of_node

@@ -18,7 +18,7 @@ from cslr.files import write_atomic
 from cslr.methods.cslr import stages
 from cslr.privacy.accounting import ADVERSARIES
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys
+from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.protocol.evaluation import LABEL
 from cslr.runs.deployment.founding import public_context, public_side, wanted_of
 from cslr.runs.deployment.source import Source

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from cslr.privacy.grid import STEPS, Grid, _clip_integers, bound
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, STEPS, Grid, _clip_integers, bound, plain_sum
 
 HUGE, TINY, LARGEST = 1e308, 5e-324, np.finfo(float).max
 RNG = np.random.default_rng(5)

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cslr.privacy.grid import Grid, bound
-from cslr.privacy.secure_sum.plain import plain_sum
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid, bound, plain_sum
 
 GRID = Grid(1.0)
 VECTORS = np.random.default_rng(3).normal(size=(9, 6))

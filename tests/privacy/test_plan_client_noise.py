@@ -10,12 +10,10 @@ import pytest
 
 from cslr.errors import BudgetExceeded, ConfigError
 from cslr.privacy.accounting import Charge, epsilon_of
-from cslr.privacy.client_noise import ClientNoise
-from cslr.privacy.grid import Grid, bound
 from cslr.privacy.mechanism import charge_share, release
 from cslr.privacy.noise_shares import reserved_delta
-from cslr.privacy.plan import Budget, calibrate
-from cslr.privacy.secure_sum import plain_sum
+from cslr.privacy.plan import Budget, ClientNoise, calibrate
+from cslr.privacy.values import Grid, bound, plain_sum
 
 SHARES = ClientNoise(20, 14, 4, coordinates=386)
 

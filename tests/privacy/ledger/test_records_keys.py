@@ -12,7 +12,7 @@ import pytest
 from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.keys import EphemeralKeys, SeededKeys
+from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.mechanism import release, settle
 from cslr.privacy.plan import Budget
 from cslr.seeding import Seeds

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cslr.privacy.grid import Grid, bound_with_matrix, joint_norms
-from cslr.privacy.secure_sum import plain_sum
-from cslr.privacy.values import _SEAL
+from cslr.privacy.values import _SEAL, Grid, bound_with_matrix, joint_norms, plain_sum
 
 
 def squares(rows):

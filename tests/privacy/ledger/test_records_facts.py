@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from cslr.errors import PlanChanged
 from cslr.privacy.ledger.book import Federation, Ledger
-from cslr.privacy.ledger.facts import Sketch, agree, differences, plain
-from cslr.privacy.ledger.keys import SeededKeys
+from cslr.privacy.ledger.records import SeededKeys, Sketch, agree, differences, plain
 from cslr.privacy.plan import Budget, calibrate
 from cslr.seeding import Seeds
 

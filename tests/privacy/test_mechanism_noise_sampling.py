@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cslr.privacy.noise import KeyStream, poisson_cohort
+from cslr.privacy.mechanism import KeyStream, poisson_cohort
 
 KEY = bytes(range(1, 33))
 

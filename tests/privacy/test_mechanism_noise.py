@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from cslr.privacy import noise
-from cslr.privacy.noise import KeyStream, discrete_gaussian, key_for_sum, tag_for_sum
+from cslr.privacy import mechanism
+from cslr.privacy.ledger.records import key_for_sum, tag_for_sum
+from cslr.privacy.mechanism import KeyStream, discrete_gaussian
 
 KEY = bytes(range(32))
 DRAWS = 10**6
@@ -174,9 +175,9 @@ def test_a_coin_falls_as_its_exact_probability_says_however_close_its_word(sigma
     proposals = rng.integers(-reach, reach, size=20_000)
     proposals[::2] = rng.normal(0, sigma, 10_000).astype(np.int64)
     kinds = (
-        (partial(noise._survival, bits), words),
+        (partial(mechanism._survival, bits), words),
         (
-            partial(noise._acceptance, sigma, bits),
+            partial(mechanism._acceptance, sigma, bits),
             proposals,
         ),
     )
@@ -185,8 +186,8 @@ def test_a_coin_falls_as_its_exact_probability_says_however_close_its_word(sigma
         threshold = np.minimum(exact * 2.0**64, 2.0**64 - 2048).astype(np.uint64).astype(object)
         away = rng.choice([-1, 0, 1, 2**20, -(2**44), 2**45, -(2**47), 2**49, -(2**52)], len(exact))
         chosen = np.clip(threshold + away.astype(object), 0, 2**64 - 1).astype(np.uint64)
-        found = noise._coins(probability, numbers, ChosenWords(chosen))
-        np.testing.assert_array_equal(found, noise._happens(exact, chosen))
+        found = mechanism._coins(probability, numbers, ChosenWords(chosen))
+        np.testing.assert_array_equal(found, mechanism._happens(exact, chosen))
         assert found.any()
         assert not found.all()
 
@@ -197,23 +198,23 @@ def test_single_precision_is_far_closer_than_what_it_decides(sigma):
     words = np.linspace(0, 2**64 - 2**12, 100_000).astype(np.uint64)
     proposals = np.linspace(-(45 << bits), 45 << bits, 100_000).astype(np.int64)
     kinds = (
-        (partial(noise._survival, bits), words),
+        (partial(mechanism._survival, bits), words),
         (
-            partial(noise._acceptance, sigma, bits),
+            partial(mechanism._acceptance, sigma, bits),
             proposals,
         ),
     )
     for probability, numbers in kinds:
         off = probability(numbers, np.float32) - probability(numbers, np.float64)
-        assert np.abs(off).max() < 2.0**-19 == noise.CLOSE / 8
+        assert np.abs(off).max() < 2.0**-19 == mechanism.CLOSE / 8
 
 
 def test_the_geometric_part_is_looked_up_as_it_is_counted():
-    edges = noise._GEOMETRIC[:, None] + np.array([-1, 0, 1]).astype(np.uint64)
+    edges = mechanism._GEOMETRIC[:, None] + np.array([-1, 0, 1]).astype(np.uint64)
     many = np.random.default_rng(5).integers(2**64, size=100_000, dtype=np.uint64)
     words = np.concatenate([edges.ravel(), many >> np.uint64(20), many])
-    above = (noise._GEOMETRIC[:, None] > words).sum(axis=0)
-    np.testing.assert_array_equal(noise._geometric(words), above)
+    above = (mechanism._GEOMETRIC[:, None] > words).sum(axis=0)
+    np.testing.assert_array_equal(mechanism._geometric(words), above)
 
 
 @settings(deadline=None)

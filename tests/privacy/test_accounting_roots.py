@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from cslr.numerics.roots import brentq
-from cslr.privacy.accounting import gaussian_delta
+from cslr.privacy.accounting import brentq, gaussian_delta
 
 FUNCTIONS = (
     lambda x: math.exp(x) - 5.0,
