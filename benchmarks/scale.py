@@ -26,7 +26,7 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.clip_bound import with_bound
+from cslr.protocol.messages import with_bound
 from cslr.protocol.ports import Examples
 from cslr.protocol.public_space import build_space, declare_modes
 from cslr.protocol.round import Session

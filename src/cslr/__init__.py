@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cslr.privacy.plan import Budget, Plan, calibrate, forecast
     from cslr.privacy.values import Bounded, Grid, Released, Summed, bound, plain_sum
     from cslr.protocol.agreement import Agreement
-    from cslr.protocol.clip_bound import with_bound
     from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
+    from cslr.protocol.messages import with_bound
     from cslr.protocol.ports import Ask, Cohort, Examples, Request
     from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
     from cslr.protocol.round import Session, contribute, replay_of
@@ -46,8 +46,8 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.privacy.plan": ("Budget", "Plan", "calibrate", "forecast"),
     "cslr.privacy.values": ("Bounded", "Grid", "Released", "Summed", "bound", "plain_sum"),
     "cslr.protocol.agreement": ("Agreement",),
-    "cslr.protocol.clip_bound": ("with_bound",),
     "cslr.protocol.head": ("Head", "HeadSettings", "initial_head", "train_head"),
+    "cslr.protocol.messages": ("with_bound",),
     "cslr.protocol.ports": ("Ask", "Cohort", "Examples", "Request"),
     "cslr.protocol.public_space": ("Modes", "PublicSpace", "build_space", "declare_modes"),
     "cslr.protocol.round": ("Session", "contribute", "replay_of"),

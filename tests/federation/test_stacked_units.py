@@ -9,11 +9,11 @@ import pytest
 
 from cslr.federation import simulation
 from cslr.privacy.values import _SEAL
-from cslr.protocol.answers import answer
 from cslr.protocol.list_mode import list_ask
+from cslr.protocol.messages import answer
 from cslr.protocol.ports import Examples
-from cslr.protocol.resolution import FEW_UNITS
 from cslr.protocol.round import block_ask, statistics_of, sum_ask
+from cslr.protocol.step4_aggregate.contribution import FEW_UNITS
 from cslr.protocol.step5_rounds import LinearRule, LinearSpace
 from cslr.protocol.updates import UpdateId, update_ask
 

@@ -9,7 +9,7 @@ from cslr.config import load_config
 from cslr.errors import ConfigError
 from cslr.methods.registry import METHODS
 from cslr.privacy.values import _SEAL
-from cslr.protocol.answers import Device
+from cslr.protocol.messages import Device
 from cslr.runs.checks import check_privacy
 from cslr.runs.directory import RunDirectory
 from cslr.runs.learn import run

@@ -10,7 +10,7 @@ import pytest
 
 from cslr.methods.cslr import agree
 from cslr.protocol.agreement import simulated_clients
-from cslr.protocol.clip_bound import with_bound
+from cslr.protocol.messages import with_bound
 from cslr.protocol.round import statistics_of
 from cslr.seeding import Seeds
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL, plain_sum
-from cslr.protocol.answers import answer
 from cslr.protocol.evaluation import (
     GRID,
     LABEL,
@@ -22,6 +21,7 @@ from cslr.protocol.evaluation import (
     read,
     shares_of,
 )
+from cslr.protocol.messages import answer
 from cslr.protocol.ports import Ask
 
 TASKS = 4

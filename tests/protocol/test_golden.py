@@ -17,8 +17,8 @@ import pytest
 
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.resolution import Units
 from cslr.protocol.step3_match import MATCHERS
+from cslr.protocol.step4_aggregate.contribution import Units
 
 FILE = Path(__file__).with_name("golden.json")
 CLOSE = 2e-4

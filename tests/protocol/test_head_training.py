@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from cslr.protocol.head_training import (
+from cslr.protocol.head import (
     BLOCK,
     Adam,
     contrast_slope,

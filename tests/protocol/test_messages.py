@@ -12,7 +12,7 @@ from cslr.errors import PrivacyError
 from cslr.privacy.accounting import Charge
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.messages import MESSAGES, MessageKind, messages_of
-from cslr.protocol.round import BLOCKS
+from cslr.protocol.step4_aggregate.contribution import BLOCKS
 from cslr.protocol.updates import UpdateId
 
 PLAN = calibrate(Budget(4.0), 3, 0.5, schedule=Schedule(replay=4, lists=1, head=2), head_q=0.3)

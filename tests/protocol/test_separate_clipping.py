@@ -11,9 +11,9 @@ from scipy import stats
 
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
-from cslr.protocol.clip_bound import TARGET_BOUND, with_bound
-from cslr.protocol.round import BLOCKS, Session, block_ask, contribute_block, statistics_of
-from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
+from cslr.protocol.messages import TARGET_BOUND, with_bound
+from cslr.protocol.round import Session, block_ask, contribute_block, statistics_of
+from cslr.protocol.step4_aggregate.contribution import BLOCKS, Layout, Statistics
 from cslr.protocol.step4_aggregate.estimate import Noise
 from tests.protocol.crashes import BreaksAt, Crash
 

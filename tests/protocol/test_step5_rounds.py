@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from cslr.privacy.values import _SEAL, STEPS
-from cslr.protocol.answers import answer
+from cslr.protocol.messages import answer
 from cslr.protocol.ports import Examples
 from cslr.protocol.step5_rounds import DAMPING, LinearRule, LinearSpace, NoisyGradient
 from cslr.protocol.targets import Family

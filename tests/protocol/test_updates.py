@@ -12,7 +12,7 @@ from scipy import stats
 from cslr.errors import BudgetExceeded, LedgerCorrupted
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import plain_sum
-from cslr.protocol.answers import answer
+from cslr.protocol.messages import answer
 from cslr.protocol.updates import UpdateId, release_update, update_ask
 from tests.protocol.crashes import Crash
 

@@ -24,8 +24,7 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.records import tag_for_sum
 from cslr.privacy.values import _SEAL, Bounded, Grid, Summed
-from cslr.protocol.answers import ANSWERS
-from cslr.protocol.messages import MESSAGES, messages_of
+from cslr.protocol.messages import ANSWERS, MESSAGES, messages_of
 from cslr.protocol.ports import Ask, Examples
 
 EPSILON = 4.0

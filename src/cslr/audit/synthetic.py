@@ -19,7 +19,7 @@ from cslr.paper_constants import PaperConstants
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, Plan
-from cslr.protocol.resolution import Units
+from cslr.protocol.step4_aggregate.contribution import Units
 from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 

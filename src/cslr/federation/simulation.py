@@ -25,7 +25,7 @@ from cslr.errors import DataError
 from cslr.federation.poisoning import opposed
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.values import Bounded, Summed, plain_sum
-from cslr.protocol.answers import Device
+from cslr.protocol.messages import Device
 from cslr.protocol.ports import Ask, Examples, Request
 from cslr.protocol.step5_rounds import GradientRound
 from cslr.seeding import Seeds

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cslr.privacy.values import Bounded, Summed, plain_sum
-from cslr.protocol.answers import answer
+from cslr.protocol.messages import answer
 from cslr.protocol.ports import Ask, Examples
 
 __all__ = ["StreamedCohort"]

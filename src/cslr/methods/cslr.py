@@ -25,15 +25,14 @@ from cslr.methods.picture import picture_arrays
 from cslr.privacy.plan import Schedule
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.carry_over import Passage, carried, lifted, passage, raw_passage
-from cslr.protocol.clip_bound import with_bound
-from cslr.protocol.free_rule import share_of_zero_shot
 from cslr.protocol.head import Head
+from cslr.protocol.messages import with_bound
 from cslr.protocol.public_space import PublicSpace, build_space, clearness, declare_modes
-from cslr.protocol.resolution import FEW_UNITS, resolve
-from cslr.protocol.round import BLOCKS, Session, replay_of
+from cslr.protocol.round import Session, replay_of
 from cslr.protocol.step1_list import ListLearner
+from cslr.protocol.step4_aggregate.contribution import BLOCKS, FEW_UNITS, resolve
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.step5_rehearse import Rehearsal, free_rule, rehearse
+from cslr.protocol.step5_rehearse import Rehearsal, free_rule, rehearse, share_of_zero_shot
 from cslr.seeding import Seeds
 
 __all__ = ["METHOD", "agree", "free_head", "prior_head", "rehearsal_of", "replay_method"]

@@ -27,7 +27,7 @@ from cslr.privacy.plan import Plan, Schedule
 from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Cohort, Keep
-from cslr.protocol.resolution import UNKNOWN_UNITS, Units
+from cslr.protocol.step4_aggregate.contribution import UNKNOWN_UNITS, Units
 from cslr.protocol.targets import Family, label_targets
 from cslr.protocol.translation import Affine
 from cslr.seeding import Seeds

@@ -24,7 +24,7 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.errors import ConfigError
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
-from cslr.protocol.resolution import Resolution, Units, resolve
+from cslr.protocol.step4_aggregate.contribution import Resolution, Units, resolve
 
 if TYPE_CHECKING:
     from cslr.protocol.targets import FamilyName

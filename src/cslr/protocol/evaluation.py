@@ -29,8 +29,7 @@ from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Grid, Released, bound
-from cslr.protocol.once import release_sum
-from cslr.protocol.ports import Ask, Cohort, Keep
+from cslr.protocol.ports import Ask, Cohort, Keep, release_sum
 
 __all__ = ["LABEL", "Exam", "Graded", "Measured", "answers_of", "measured", "read", "shares_of"]
 

@@ -22,7 +22,7 @@ from cslr.protocol.ports import Ask, Examples, Request
 from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step3_match import match
-from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, joined
+from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, entry_statistics, joined
 from cslr.protocol.targets import group_targets
 from cslr.seeding import Seeds
 
@@ -37,17 +37,7 @@ def list_statistics(examples: Examples, request: Request) -> Statistics:
             targets = group_targets(examples, x, group, request)
             parts.append(list_entries(x, group, targets, request.paper))
             continue
-        weight = group.lists.weights * (group.counts > 0)[:, None]
-        gaussians = group.lists.gaussians
-        wider = (gaussians.covariance / request.space.spread - 1).mean(axis=-1, keepdims=True)
-        parts.append(
-            Statistics(
-                weight,
-                weight[..., None] * gaussians.mean,
-                weight[..., None] * wider,
-                np.zeros((*weight.shape, 0)),
-            )
-        )
+        parts.append(entry_statistics(group, request.space.spread))
     return joined(parts)
 
 

@@ -1,21 +1,43 @@
-"""All kinds of messages that leave a client, and how each is charged.
+"""All kinds of messages that leave a client: how each is made, bounded, and charged.
 
-One entry for each kind of message: where it goes, what bounds one client's part in it, who adds the
-noise, and how it is charged. ``messages_of`` finds the entries of a charge and refuses undeclared
-ones. A test records all messages of every method to show that the list is complete.
+``MESSAGES`` has one entry for each kind of message: where it goes, what bounds one client's part in
+it, who adds the noise, and how it is charged. ``messages_of`` finds the entries of a charge and
+refuses undeclared ones. A test records all messages of every method to show that the list is
+complete. ``ANSWERS`` has the function on the device for each kind of request, and ``with_bound``
+finds the clipping bound, from simulated clients on the public corpus.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
+import numpy as np
+
+from cslr.arrays import FloatArray
 from cslr.errors import PrivacyError
+from cslr.numerics.mixture import Gaussians
 from cslr.privacy.accounting import Charge
-from cslr.protocol.round import BLOCKS
+from cslr.privacy.values import Bounded, joint_norms
+from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
+from cslr.protocol.evaluation import answers_of
+from cslr.protocol.list_mode import list_of
+from cslr.protocol.literal.device import bounds, list_bound
+from cslr.protocol.ports import Ask, AskKind, Examples, Request
+from cslr.protocol.round import blocks_of, contribute, contribute_block, statistics_of
+from cslr.protocol.step1_list import coordinates_of, group_lists
+from cslr.protocol.step4_aggregate.contribution import (
+    BLOCKS,
+    entry_statistics,
+    joined,
+    tied_factors,
+)
+from cslr.protocol.updates import update_of
+from cslr.seeding import Seeds
 
-__all__ = ["MESSAGES", "MessageKind", "messages_of"]
+__all__ = ["ANSWERS", "MESSAGES", "Device", "MessageKind", "answer", "messages_of", "with_bound"]
 
 
 @dataclass(frozen=True)
@@ -168,3 +190,108 @@ def messages_of(charge: Charge) -> tuple[MessageKind, ...]:
             "cslr/protocol/messages.py"
         )
     return matching
+
+
+# -- how a device makes them -----------------------------------------------------------------------
+
+ANSWERS: Final[Mapping[AskKind, Callable[[Any, Ask[Any]], Bounded]]] = {
+    "sum": contribute,
+    "block": contribute_block,
+    "list": list_of,
+    "update": update_of,
+    "evaluation": answers_of,
+}
+"""What clients hold, and what they are asked -> (b, D) their answers, clipped."""
+
+
+def answer(rows: Any, ask: Ask[Any]) -> Bounded:
+    """The answers of b clients with these rows; each depends on the client's own rows only."""
+    return ANSWERS[ask.kind](rows, ask)
+
+
+@dataclass(eq=False)
+class Device:
+    """Answers requests for the clients of one round, and caches work between requests.
+
+    The four statistics of a task share one request: what clients compute for the first statistic is
+    cached, per client, until another request arrives.
+    """
+
+    _request: Request | None = field(default=None, init=False)
+    _blocks: dict[tuple[int, ...], list[FloatArray]] = field(default_factory=dict, init=False)
+
+    def answer(self, examples: Examples, ask: Ask[Any]) -> Bounded:
+        """As ``answer``; the examples of the same clients must stay the same."""
+        if ask.kind != "block":
+            return answer(examples, ask)
+        if ask.request is not self._request:
+            self._request, self._blocks = ask.request, {}
+        if examples.clients not in self._blocks:
+            self._blocks[examples.clients] = blocks_of(examples, ask.request)
+        return contribute_block(examples, ask, self._blocks[examples.clients])
+
+
+# -- the bound they are clipped to -----------------------------------------------------------------
+
+TARGET_BOUND: Final = 1.0
+"""B_y of targets that are clipped by themselves: public sentences have none to learn it from."""
+
+
+def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -> Agreement:
+    """The agreement with S and the share of weight that survives clipping to it.
+
+    public: (n, d) the embedded public corpus. The simulated clients are compared with prototypes
+    at the public centre, not with those of the labels.
+    """
+    if agreement.paper is not None:
+        return _written_bounds(agreement)
+    resolution = agreement.resolution
+    labels_per_task = resolution.simulated_labels or labels_per_task
+    examples = simulated_clients(
+        public, labels_per_task, Seeds(agreement.seed), resolution.simulated_rows
+    )
+    sub_modes = len(agreement.modes.group) // len(agreement.modes.groups)
+    labels = tuple(range(labels_per_task))
+    groups = (labels,) if agreement.modes.pooled else tuple((label,) for label in labels)
+    count, r = len(groups) * sub_modes, agreement.space.dimension
+    offered = agreement.modes.candidates
+    request = replace(
+        agreement.request(0, ()),
+        groups=groups,
+        prototypes=Gaussians(
+            np.zeros((count, r)), np.broadcast_to(agreement.space.spread, (count, r))
+        ),
+        layout=agreement.layout(count),
+        candidates=None if offered is None else offered[: len(groups)],
+    )
+    x = coordinates_of(examples, request)
+    statistics = statistics_of(examples, request, x)
+    spread = request.space.spread
+    lists = joined([entry_statistics(group, spread) for _, group in group_lists(examples, request)])
+    list_norms = np.linalg.norm(agreement.list_layout(len(groups)).pack(lists), axis=1)
+    list_bound = float(np.quantile(list_norms, BOUND_QUANTILE))
+    agreement = replace(agreement, list_bound=list_bound)
+    if agreement.clipping == "separate":
+        *norms, _ = (np.linalg.norm(each, axis=1) for each in request.layout.blocks(statistics))
+        bounds = [float(np.quantile(norm, BOUND_QUANTILE)) for norm in norms]
+        kept = float(np.minimum(1.0, bounds[0] / norms[0]).mean())
+        return replace(agreement, bounds=(*bounds, TARGET_BOUND), kept=kept)
+    factors = tied_factors(x, examples, request)  # no column where there is no matrix
+    joint = joint_norms(request.layout.pack(statistics), factors)
+    bound = float(np.quantile(joint, BOUND_QUANTILE))
+    kept = float(np.minimum(1.0, bound / joint).mean())
+    # Several clients may hold rows of one unit: together they move a sum by at most the bound.
+    return replace(agreement, bounds=(bound * agreement.clients_per_person,), kept=kept)
+
+
+def _written_bounds(agreement: Agreement) -> Agreement:
+    """The paper's: B of each statistic, and what follows from it for a whole contribution."""
+    paper = agreement.paper
+    assert paper is not None
+    modes = len(agreement.modes.group) // len(agreement.modes.groups)  # a task is one group
+    entries = agreement.learner.size
+    return replace(
+        agreement,
+        bounds=bounds(paper, entries, modes),
+        list_bound=list_bound(paper, entries),
+    )

@@ -4,11 +4,13 @@ A request is an ``Ask``: a named value that can be sent as a message. ``Cohort.t
 server only the sum over the participating clients, ``each`` only answers that every device has
 noised itself. In one process these are vectorised calls, over a network messages and a secure
 aggregation; the protocol does not depend on which.
+
+A release is made once, in five steps that survive a crash: look, recall, release, save, settle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -17,19 +19,31 @@ from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.values import Bounded, Grid, Noised, Summed
+from cslr.privacy.mechanism import finish, publish, recall, release, release_each, settle
+from cslr.privacy.values import Bounded, Grid, Noised, Released, Summed
 from cslr.protocol.head import Head
 from cslr.protocol.public_space import PublicSpace
-from cslr.protocol.resolution import FEW_UNITS, Resolution
 from cslr.protocol.step1_list import ListLearner
-from cslr.protocol.step4_aggregate.contribution import Layout
+from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Resolution
 from cslr.protocol.targets import Family
 
-__all__ = ["Ask", "AskKind", "Cohort", "Examples", "Keep", "NoisedCohort", "Request", "Training"]
+__all__ = [
+    "Ask",
+    "AskKind",
+    "Cohort",
+    "Examples",
+    "Keep",
+    "NoisedCohort",
+    "Request",
+    "Training",
+    "release_lists",
+    "release_once",
+    "release_sum",
+]
 
 AskKind = Literal["sum", "block", "list", "update", "evaluation"]
 """A task's joint vector, one of its four statistics, a list, an update of a model, or the shares of
-right answers; ``answers.ANSWERS`` has the function on the device for each."""
+right answers; ``messages.ANSWERS`` has the function on the device for each."""
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -81,6 +95,11 @@ class Request:
     def sub_modes(self) -> int:
         """J: modes of each group."""
         return len(self.prototypes.mean) // len(self.groups)
+
+    @property
+    def one_mode(self) -> bool:
+        """Whether all candidates belong to the only mode of their group, and need no matching."""
+        return self.sub_modes == 1 and self.names is None
 
     def prototypes_of(self, group: int) -> Gaussians:
         """(J, r) the prototypes of the group at this place."""
@@ -136,3 +155,57 @@ class NoisedCohort(Protocol):
 
     def noised(self, ask: Ask[Any], charge: Charge, ledger: Ledger) -> Noised:
         """The sum of what the survivors answer with their noise, unmasked if it can be paid for."""
+
+
+# -- a release that survives a crash ---------------------------------------------------------------
+
+
+def release_sum(
+    ask: Ask[Any], cohort: Callable[[], Cohort], charge: Charge, ledger: Ledger, keep: Keep
+) -> Released[FloatArray]:
+    """(D,) the noisy sum of a cohort's answers; clients are not asked if it was released before.
+
+    Clients on other machines add the noise themselves; ``ledger.carried`` tells how much of it.
+    """
+
+    def released() -> Released[FloatArray]:
+        clients = cohort()
+        if isinstance(clients, NoisedCohort):
+            return publish(clients.noised(ask, charge, ledger), charge, ledger)
+        return release(clients.total(ask), charge, ledger)
+
+    return release_once(charge, released, ledger, keep)
+
+
+def release_lists(
+    ask: Ask[Any], cohort: Cohort, charge: Charge, ledger: Ledger, keep: Keep
+) -> Released[FloatArray]:
+    """(b, 1 + D) each client's id and its answer with noise of its own."""
+
+    def released() -> Released[FloatArray]:
+        clients, answers = cohort.each(ask)
+        return release_each(answers, charge, ledger, clients)
+
+    return release_once(charge, released, ledger, keep)
+
+
+def release_once(
+    charge: Charge, ask_and_pay: Callable[[], Released[FloatArray]], ledger: Ledger, keep: Keep
+) -> Released[FloatArray]:
+    """The result of a charge: read back, finished after an interruption, or released now.
+
+    ask_and_pay: asks the clients, charges and adds noise. It is not called if the result is saved
+    or its sum was charged already, so what happens after a crash does not depend on clients' rows.
+
+    Guarantee: what is kept was charged, and is charged once however often this is interrupted,
+    unless the disk lost the sum of an interrupted release: that is charged again.
+    """
+    stored = keep.load(charge.label)
+    if stored is not None:
+        return recall(stored, charge.label, ledger)
+    released = finish(charge, ledger)
+    if released is None:
+        released = ask_and_pay()
+    keep.save(charge.label, released.value)
+    settle(released, charge.label, ledger)
+    return released

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from cslr.arrays import FloatArray
 from cslr.privacy.ledger.book import Ledger
@@ -21,18 +20,21 @@ from cslr.protocol.head import Head
 from cslr.protocol.list_mode import list_ask, with_names
 from cslr.protocol.literal.device import mode_sums
 from cslr.protocol.literal.replay import written_replay
-from cslr.protocol.once import release_lists, release_sum
-from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request
+from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request, release_lists, release_sum
 from cslr.protocol.step1_list import coordinates_of, group_lists
 from cslr.protocol.step3_match import canonical_ids
-from cslr.protocol.step4_aggregate.contribution import Statistics, group_statistics, joined
+from cslr.protocol.step4_aggregate.contribution import (
+    BLOCKS,
+    Statistics,
+    group_statistics,
+    joined,
+    tied_factors,
+)
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
-from cslr.protocol.step4_aggregate.tied import tied_factors
 from cslr.protocol.step5_rehearse import Rehearsal, rehearse
 from cslr.protocol.targets import group_targets
 
 __all__ = [
-    "BLOCKS",
     "Session",
     "block_ask",
     "blocks_of",
@@ -42,8 +44,6 @@ __all__ = [
     "statistics_of",
     "sum_ask",
 ]
-
-BLOCKS: Final = ("weights", "means", "seconds", "targets")
 
 
 def statistics_of(
@@ -59,7 +59,7 @@ def statistics_of(
         # Line 3: each candidate's target, as far as its label does not settle it.
         targets = group_targets(examples, x, group, request)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
-        ids = canonical_ids(examples, group, request)
+        ids = group.first_ids if request.one_mode else canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
         of_group = group_statistics if request.paper is None else mode_sums
         parts.append(of_group(x, group, ids, targets, request))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.errors import ConfigError
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.step1_list import GroupLists, Streams, steadied
@@ -25,18 +24,12 @@ from cslr.protocol.step2_sign import signatures
 if TYPE_CHECKING:
     from cslr.protocol.ports import Examples, Request
 
-__all__ = ["MATCHERS", "Matcher", "canonical_ids", "check_matcher", "match"]
+__all__ = ["MATCHERS", "Matcher", "canonical_ids", "match"]
 
 Matcher = Callable[[Mixture, Gaussians, FloatArray, Streams], IntArray]
 
 TRANSPORT_SMOOTHING: Final = 0.05
 """λ_OT, relative to the largest cost."""
-
-
-def check_matcher(name: str) -> None:
-    """Refuse a matcher that does not exist."""
-    if name not in MATCHERS:
-        raise ConfigError(f"unknown matcher {name!r}; known matchers: {', '.join(MATCHERS)}")
 
 
 def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> IntArray:
@@ -49,8 +42,6 @@ def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> In
         names = [request.names.get(client, nameless) for client in examples.clients]
         return np.stack([name[group.place] for name in names])
     space, learner = request.space, request.learner
-    if request.sub_modes == 1:  # nothing to choose from
-        return np.zeros(group.lists.weights.shape, dtype=np.int64)
     # Signatures compare densities, and one from five examples in hundreds of directions is none.
     steady = steadied(group.lists, group.counts, space.spread, learner.pseudo_count)
     candidates = Mixture(group.lists.weights, steady)

@@ -18,8 +18,15 @@ from typing import Any, Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.protocol.head import Batch, Head
-from cslr.protocol.head_training import Adam, contrast_slope, cross_entropy_slope, sigmoid, softmax
+from cslr.protocol.head import (
+    Adam,
+    Batch,
+    Head,
+    contrast_slope,
+    cross_entropy_slope,
+    sigmoid,
+    softmax,
+)
 from cslr.protocol.ports import Examples
 from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds

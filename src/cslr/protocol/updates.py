@@ -13,8 +13,7 @@ from cslr.arrays import FloatArray
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Grid, bound
-from cslr.protocol.once import release_sum
-from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Training
+from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Training, release_sum
 
 __all__ = ["UpdateId", "release_update", "update_ask", "update_of"]
 

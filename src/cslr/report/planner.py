@@ -19,7 +19,7 @@ from typing import Any, Final
 from cslr.files import write_atomic
 from cslr.methods import outlook
 from cslr.privacy.plan import Budget, Unit, calibrate
-from cslr.protocol import resolution
+from cslr.protocol.step4_aggregate import contribution
 from cslr.report.page import page, paragraph
 from cslr.report.planner_script import SCRIPT
 
@@ -52,11 +52,11 @@ def planner_data() -> dict[str, Any]:
         "half": outlook.HALF,
         "little": outlook.LITTLE,
         "off": outlook.OFF,
-        "mostRows": resolution.MOST_ROWS,
-        "many": resolution.MANY,
-        "mostNoise": resolution.MOST_NOISE,
-        "leastTied": resolution.LEAST_TIED,
-        "tiedNorm": resolution.TIED_NORM,
+        "mostRows": contribution.MOST_ROWS,
+        "many": contribution.MANY,
+        "mostNoise": contribution.MOST_NOISE,
+        "leastTied": contribution.LEAST_TIED,
+        "tiedNorm": contribution.TIED_NORM,
         "rows": {unit: _federated(unit).rows_per_unit for unit in _UNITS},
         "advice": {unit: _advice(unit) for unit in _UNITS},
         "released": {"tied": _released(777), "plain": _released(0)},

@@ -28,7 +28,7 @@ function rounded(x) {
   return rest === 0.5 ? low + low % 2 : Math.round(x);
 }
 
-// The outlook of a plan; see cslr.methods.outlook and cslr.protocol.resolution.
+// The outlook of a plan; see cslr.methods.outlook and cslr.protocol.step4_aggregate.contribution.
 function outlook(unit, count, sigma, tasks, cap, labels) {
   const directions = DATA.spread.length, rows = DATA.rows[unit];
   const ofLabels = Math.min(1, rows / labels);

@@ -14,8 +14,8 @@ from cslr.config import Config
 from cslr.data.streams import Label, Rows, Stream, load_stream
 from cslr.data.streams.conll import tag_numbers
 from cslr.data.streams.marked import tagged_example
-from cslr.errors import DataError
-from cslr.protocol.step3_match import check_matcher
+from cslr.errors import ConfigError, DataError
+from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.targets import Family
 from cslr.protocol.translation import Translation
 from cslr.runs.own_data import load_own_stream
@@ -75,7 +75,9 @@ def load_embedded(given: Config | SettledConfig, progress: bool = False) -> Embe
     started = time.perf_counter()
     settled = given if isinstance(given, SettledConfig) else settle(given)
     config, chosen = settled.given, settled.given.stream
-    check_matcher(config.replay.matching)
+    if config.replay.matching not in MATCHERS:
+        known = ", ".join(MATCHERS)
+        raise ConfigError(f"unknown matcher {config.replay.matching!r}; known matchers: {known}")
     notices: tuple[str, ...] = ()
     if settled.declaration is not None:
         stream, notices = load_own_stream(chosen, settled.declaration)

@@ -13,8 +13,8 @@ from cslr.arrays import BoolArray, FloatArray
 from cslr.methods.method import Fitted, MethodContext, Stage
 from cslr.privacy.plan import Unit
 from cslr.privacy.values import Bounded, Summed, plain_sum
-from cslr.protocol.answers import answer
 from cslr.protocol.evaluation import Exam, Graded, measured
+from cslr.protocol.messages import answer
 from cslr.protocol.ports import Ask, Cohort
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.scoring import Scored, right_rows, score

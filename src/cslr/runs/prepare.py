@@ -23,7 +23,7 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.pointer import open_ledger
 from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
-from cslr.protocol.resolution import MOST_ROWS, Units
+from cslr.protocol.step4_aggregate.contribution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream

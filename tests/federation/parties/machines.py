@@ -25,7 +25,7 @@ from cslr.paper_constants import PaperConstants
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, ClientNoise, Schedule, Unit, calibrate
-from cslr.protocol.resolution import Units
+from cslr.protocol.step4_aggregate.contribution import Units
 from cslr.protocol.targets import FamilyName
 from cslr.seeding import Seeds
 

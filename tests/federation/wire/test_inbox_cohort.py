@@ -13,7 +13,8 @@ from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL, Grid
 from cslr.protocol.evaluation import Exam
 from cslr.protocol.ports import Ask
-from cslr.protocol.round import BLOCKS, Session, block_ask, sum_ask
+from cslr.protocol.round import Session, block_ask, sum_ask
+from cslr.protocol.step4_aggregate.contribution import BLOCKS
 
 
 def messaging(cohort):

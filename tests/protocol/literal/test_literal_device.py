@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cslr.paper_constants import PaperConstants
-from cslr.protocol.clip_bound import with_bound
 from cslr.protocol.list_mode import list_ask, list_of, list_statistics
 from cslr.protocol.literal.device import bounds, list_bound
+from cslr.protocol.messages import with_bound
 from cslr.protocol.round import statistics_of
 from cslr.protocol.targets import Family
 

@@ -14,7 +14,7 @@ from cslr.privacy.values import _SEAL
 from cslr.protocol.round import contribute, statistics_of, sum_ask
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import (
-    FULL_WEIGHT,
+    MOST_ROWS,
     Layout,
     SecondMoments,
     Statistics,
@@ -66,7 +66,7 @@ def test_statistics_are_those_of_the_formula():
     for i, j in np.ndindex(2, 2):
         weight, offset, second, target = 0.0, np.zeros(3), np.zeros(3), np.zeros(OUTPUTS)
         for entry in np.flatnonzero(IDS[i] == j):
-            w = lists.weights[i, entry] * min(COUNTS[i], FULL_WEIGHT) / FULL_WEIGHT
+            w = lists.weights[i, entry] * min(COUNTS[i], MOST_ROWS) / MOST_ROWS
             mean = lists.gaussians.mean[i, entry]
             moment = lists.gaussians.covariance[i, entry] + mean**2
             weight += w

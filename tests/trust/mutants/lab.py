@@ -19,7 +19,7 @@ from cslr.privacy import values
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import EphemeralKeys, NoiseKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
-from cslr.protocol import answers, updates
+from cslr.protocol import messages, updates
 from cslr.protocol import round as protocol_round
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.ports import Keep
@@ -171,7 +171,7 @@ class _Everybody:
     """All clients at once, who need no rows."""
 
     def total(self, ask: Any) -> Any:
-        return values.plain_sum([answers.answer(None, ask)])
+        return values.plain_sum([messages.answer(None, ask)])
 
 
 @cache
@@ -187,7 +187,7 @@ def everywhere(current: Any, other: Any) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in modules:
             tables = [value for value in vars(module).values() if isinstance(value, dict)]
-            for table in tables if module.__name__ == "cslr.protocol.answers" else ():
+            for table in tables if module.__name__ == "cslr.protocol.messages" else ():
                 for kind in [kind for kind, value in table.items() if value is current]:
                     patch.setitem(table, kind, other)
             for name in [name for name, value in vars(module).items() if value is current]:

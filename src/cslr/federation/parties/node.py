@@ -44,8 +44,8 @@ from cslr.privacy.secure_sum.messages import (
 )
 from cslr.privacy.values import Summed, plain_sum
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.answers import answer as answer_to
 from cslr.protocol.evaluation import Graded
+from cslr.protocol.messages import answer as answer_to
 
 __all__ = ["ROUTES", "Node"]
 

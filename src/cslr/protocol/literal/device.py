@@ -19,8 +19,7 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_ball
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.step1_list import GroupLists
-from cslr.protocol.step4_aggregate.contribution import Statistics, full_second_moments
-from cslr.protocol.step4_aggregate.selection import votes
+from cslr.protocol.step4_aggregate.contribution import Statistics, full_second_moments, votes
 
 if TYPE_CHECKING:
     from cslr.protocol.ports import Request

@@ -17,7 +17,7 @@ from cslr.arrays import FloatArray
 from cslr.numerics.linear_algebra import onto_simplex
 from cslr.numerics.mixture import Gaussians, from_moments
 from cslr.paper_constants import PaperConstants
-from cslr.protocol.head_training import softmax
+from cslr.protocol.head import softmax
 from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
 from cslr.protocol.targets import Family
 

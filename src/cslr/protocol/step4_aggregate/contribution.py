@@ -7,13 +7,28 @@ For each mode k the client adds up, over the candidates it matched to k,
     second   w_k (M_k − M_pk)    the same for second moments, as a share of the public spread
     target   w_k (y_k − u_k)     the mean target beyond what is usual for the mode's label
 
-each block times a public scale. The vector of all of them is the unit of clipping.
+each block times a public scale. The vector of all of them is the unit of clipping. It may also have
+one symmetric matrix for all modes of a task (``tied``), Σ w (x − p)(x − p)ᵀ over a unit's rows, p
+the prototype of a row's mode, in the leading r₂ public directions: its upper triangle, times √2 so
+that it is as long as the matrix.
+
+Means may be selected instead of averaged: clients vote among public candidates (paper, Section
+4.5). A stable selection needs noise on the votes only, not on the selected candidate (Ghazi, Kumar
+and Manurangsi 2021), and the votes replace the offsets in the clipped vector.
+
+The ``Resolution`` of a release is a public function of the plan, computed before any row is read.
+The noise does not depend on the size of a contribution, so the useful level of detail depends on
+the number of units. Few large units (silos): means, and one number for the spread. Many small
+units: a unit has full weight from its expected number of rows on, weights are measured, and if the
+noise allows it the contribution also contains the matrix. A direction enters the matrix if the
+noise of an entry after all tasks is at most ``MOST_NOISE`` times its public variance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -21,28 +36,39 @@ import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.mixture import Gaussians, Mixture, moments
+from cslr.privacy.plan import Plan
 from cslr.protocol.step1_list import GroupLists, shares_of
-from cslr.protocol.step4_aggregate.selection import votes
 
 if TYPE_CHECKING:
-    from cslr.protocol.ports import Request
+    from cslr.protocol.ports import Examples, Request
 
 __all__ = [
-    "FULL_WEIGHT",
+    "BLOCKS",
+    "FEW_UNITS",
+    "MOST_ROWS",
+    "UNKNOWN_UNITS",
     "Layout",
+    "Resolution",
     "Statistics",
+    "Units",
+    "elected",
+    "entry_statistics",
     "folded",
     "full_second_moments",
     "group_statistics",
     "joined",
     "mode_statistics",
+    "resolve",
+    "row_weights",
+    "tied_factors",
     "unfolded",
+    "votes",
 ]
 
-FULL_WEIGHT: Final = 8
-"""Examples from which on a client's label counts fully: w = min(n, 8) / 8."""
-
-
+BLOCKS: Final = ("weights", "means", "seconds", "targets")
+"""The statistics of a contribution, in their order."""
+MOST_ROWS: Final = 8
+"""Rows from which on a unit's label counts fully, however many are expected: w = min(n, 8) / 8."""
 NO_MATRIX: Final[FloatArray] = np.zeros(0)
 """Of statistics that carry none."""
 
@@ -56,7 +82,7 @@ class Statistics:
     second: FloatArray  # (..., K, s), s = 1 (shared), r (diagonal) or r (r + 1) / 2 (full)
     target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
     tied: FloatArray = field(default_factory=lambda: NO_MATRIX)
-    """(..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied``; empty if there is none."""
+    """(..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied_factors``; empty if none."""
 
     def __post_init__(self) -> None:
         if self.tied is NO_MATRIX:  # with the leading axes of the others
@@ -178,7 +204,7 @@ def mode_statistics(
     seconds: SecondMoments,
     weight_floor: float,
     *,
-    full_weight: int = FULL_WEIGHT,
+    full_weight: int = MOST_ROWS,
     full: FloatArray | None = None,
     ballots: FloatArray | None = None,
 ) -> Statistics:
@@ -210,6 +236,22 @@ def mode_statistics(
     if seconds.count == 1:  # shared: the public shape, and one number for its scale
         excess = excess.mean(axis=-1, keepdims=True)
     return Statistics(total, offset, excess, gathered @ targets)
+
+
+def entry_statistics(group: GroupLists, spread: FloatArray) -> Statistics:
+    """(b, L, ·) the statistics of a group's lists, per entry, relative to the public centre.
+
+    spread: (r,) the public variances, which a covariance is compared with.
+    """
+    weight = group.lists.weights * (group.counts > 0)[:, None]
+    gaussians = group.lists.gaussians
+    wider = (gaussians.covariance / spread - 1).mean(axis=-1, keepdims=True)
+    return Statistics(
+        weight,
+        weight[..., None] * gaussians.mean,
+        weight[..., None] * wider,
+        np.zeros((*weight.shape, 0)),
+    )
 
 
 def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> FloatArray:
@@ -257,3 +299,156 @@ def joined(parts: Sequence[Statistics]) -> Statistics:
         np.concatenate([part.second for part in parts], axis=-2),
         np.concatenate([part.target for part in parts], axis=-2),
     )
+
+
+# -- one matrix of second moments for all modes ----------------------------------------------------
+
+
+def tied_factors(x: FloatArray, examples: Examples, request: Request) -> FloatArray:
+    """(b, n, r₂) F of b units with coordinates x (b, n, r): FᵀF is what they send, unclipped."""
+    layout = request.layout
+    groups = [group[0] for group in request.groups]
+    full = request.resolution.full_weight
+    places, weights = row_weights(examples.labels, examples.mask, groups, full)
+    away = x[..., : layout.tied] - request.prototypes.mean[:, : layout.tied][places]
+    away *= np.sqrt(weights * layout.tied_scale)[..., None]
+    return away
+
+
+def row_weights(
+    labels: IntArray, mask: BoolArray, groups: Sequence[int], full: int
+) -> tuple[IntArray, FloatArray]:
+    """(b, n) the place of each row's label among ``groups``, and the weight of the row.
+
+    The rows of a label share its weight, min(n, full) / full.
+    """
+    places = np.zeros(labels.shape, dtype=np.int64)
+    weights = np.zeros(labels.shape)
+    for place, label in enumerate(groups):
+        mine = mask & (labels == label)
+        count = mine.sum(axis=1, keepdims=True)
+        places[mine] = place
+        weights += mine * (np.minimum(count, full) / (full * np.maximum(count, 1)))
+    return places, weights
+
+
+# -- votes for public means ------------------------------------------------------------------------
+
+
+def votes(mean: FloatArray, candidates: FloatArray) -> FloatArray:
+    """(b, L, V) one vote of each list entry (b, L, r), for the nearest candidate (V, r)."""
+    squares = np.square(candidates).sum(axis=-1)
+    nearest = (squares - 2.0 * mean @ candidates.T).argmin(axis=-1)
+    ballots: FloatArray = np.eye(len(candidates))[nearest]
+    return ballots
+
+
+def elected(ballots: FloatArray, candidates: FloatArray, groups: IntArray) -> FloatArray:
+    """(K, r) the winner of each mode's noisy votes (K, V), ties to the lower.
+
+    candidates: (G, V, r); groups: (K,) the group of each mode.
+    """
+    winners: FloatArray = candidates[groups, ballots.argmax(axis=-1)]
+    return winners
+
+
+# -- how much detail a contribution has ------------------------------------------------------------
+
+MANY: Final = 30.0
+"""Expected weight of a mode from which on small units are many enough to measure weights."""
+MOST_NOISE: Final = 0.5
+"""Noise of an entry of the matrix, relative to the public variance of its direction."""
+LEAST_TIED: Final = 64
+"""Directions below which a matrix does not pay for its share of the norm."""
+TIED_NORM: Final = 1.4
+"""Norm of a small unit's contribution with a matrix, of embeddings of length one."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Public facts about the units of privacy: declared numbers, never counted on rows."""
+
+    count: int  # N, registered
+    rows: int = MOST_ROWS
+    """Rows that a unit is expected to have of one task."""
+    clients_per_person: int = 1
+    """The most clients that hold rows of one unit; each clips to its share of the bound."""
+    tasks: float | None = None
+    """Tasks that a unit is expected to have rows of; None: as many as it has rows of a task."""
+
+    def heard(self, cap: int) -> float:
+        """Tasks that a unit is expected to contribute to."""
+        return min(cap, max(1.0, self.rows if self.tasks is None else self.tasks))
+
+
+UNKNOWN_UNITS: Final = Units(1)
+"""Of which nothing is declared: taken to be few."""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The contents of a contribution, and the public scale of each block."""
+
+    full_weight: int = MOST_ROWS
+    """Rows from which on a label of a unit counts fully: w = min(n, full) / full."""
+    weight_scale: float = 0.05
+    """A weight is at most 1, an offset of a silo about 0.4: weights take little of the norm."""
+    weight_unsure: float = 0.25
+    """Relative doubt about the expected sum of weights."""
+    second_scale: float = 0.5
+    tied: int = 0  # r₂
+    tied_scale: float = math.sqrt(2)
+    """An entry off the diagonal stands for two: the triangle is as long as the matrix."""
+    simulated_rows: int = 16
+    """Rows per label of the simulated units that the clipping bound is learnt from."""
+    simulated_labels: int | None = None
+    """Labels that such a unit has rows of; None: all of a task."""
+
+    def share_of_labels(self, labels: int) -> float:
+        """Of the labels of a task, the share that a unit is expected to have rows of."""
+        if self.simulated_labels is None:
+            return 1.0
+        return min(1.0, self.full_weight / max(labels, 1))
+
+    def facts(self) -> dict[str, object]:
+        """For the plan."""
+        return asdict(self)
+
+
+FEW_UNITS: Final = Resolution()
+
+
+def resolve(
+    units: Units, plan: Plan, labels_per_task: int, variances: FloatArray, may_tie: bool
+) -> Resolution:
+    """The resolution that units, noise and the public variances (r,) of directions allow.
+
+    labels_per_task: the most labels of a task. may_tie: whether a matrix may be sent at all.
+    """
+    full = max(1, min(units.rows, MOST_ROWS))
+    if full == MOST_ROWS or expected_weight(units, plan, labels_per_task) < MANY:
+        return FEW_UNITS
+    return Resolution(
+        full_weight=full,
+        weight_scale=0.3,
+        weight_unsure=1.0,
+        second_scale=0.1,
+        tied=_tied(units, plan, variances) if may_tie else 0,
+        simulated_rows=full,
+        simulated_labels=1,
+    )
+
+
+def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
+    """The expected sum of a mode's weights: a unit with few rows has few labels."""
+    share = min(1.0, units.rows / labels_per_task)
+    return plan.q * units.count * plan.cap / plan.releases * share
+
+
+def _tied(units: Units, plan: Plan, variances: FloatArray) -> int:
+    """r₂: directions in which noise leaves entries of the matrix useful; 0 if they are too few."""
+    contributions = plan.q * units.count * units.heard(plan.cap)
+    sigma = 0.0 if plan.sigma is None else plan.sigma * units.clients_per_person
+    noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / contributions
+    directions = int(np.sum(MOST_NOISE * variances >= noise))
+    return directions if directions >= LEAST_TIED else 0

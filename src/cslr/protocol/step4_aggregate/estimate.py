@@ -4,6 +4,19 @@ A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes h
 in ``mixed_model``, and θ is replaced by its posterior mean: each direction is trusted as far as its
 signal goes beyond its noise. A mode that has not been released yet has infinite noise, and so gets
 what its label text and earlier tasks say about it.
+
+Whole second moments are read as in the paper, Σ = M − μμᵀ, symmetrised and floored. r (r + 1) / 2
+noisy numbers determine a covariance poorly, so it is shrunk towards the public shape according to
+the noise, like every other release.
+
+From the tied matrices of all tasks (``contribution.tied_factors``) the reader gets M, the pooled
+covariance W within modes plus a symmetric matrix of independent noise of known variance v. Of all
+estimates that keep the eigenvectors of M, the one nearest to W moves its eigenvalues λ to
+
+    λ_i − 2 v Σ_j (λ_i − λ_j) / ((λ_i − λ_j)² + v),
+
+which undoes how noise drives eigenvalues apart (Bun, Allez, Bouchaud and Potters, 2016). The
+eigenvectors are noisy, too, so the result is drawn to its mean eigenvalue as far as noise goes.
 """
 
 from __future__ import annotations
@@ -16,13 +29,11 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.linear_algebra import onto_simplex
+from cslr.numerics.linear_algebra import onto_psd, onto_simplex
 from cslr.numerics.mixture import Gaussians
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
-from cslr.protocol.resolution import FEW_UNITS
-from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
-from cslr.protocol.step4_aggregate.covariances import full_covariances
+from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Statistics, unfolded
 from cslr.protocol.step4_aggregate.mixed_model import (
     clarity,
     effects_of,
@@ -30,11 +41,20 @@ from cslr.protocol.step4_aggregate.mixed_model import (
     posterior_means,
     trust_in_means,
 )
-from cslr.protocol.step4_aggregate.tied import pooled_covariance, symmetric
-from cslr.protocol.step4_aggregate.weights import counted_labels, total_weight
 from cslr.protocol.targets import Family
 
-__all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
+__all__ = [
+    "Noise",
+    "Replay",
+    "TaskRelease",
+    "counted_labels",
+    "estimate_replay",
+    "expected_means",
+    "full_covariances",
+    "pooled_covariance",
+    "symmetric",
+    "total_weight",
+]
 
 SCALE_UNSURE: Final = 0.2
 """Relative doubt that a class spreads as the public corpus does."""
@@ -348,3 +368,106 @@ def _relative_variances(
     precision = 1.0 / np.maximum(noise, 1e-12)
     scale = 1.0 + (precision * beyond).sum() / (precision.sum() + 1.0 / doubt)
     return np.full((len(mean), 1), scale)
+
+
+# -- what released weights say ---------------------------------------------------------------------
+
+SURE: Final = 2.0
+"""Times their noise that differences of weights have to be to count as differences of labels."""
+
+
+def total_weight(release: TaskRelease) -> FloatArray:
+    """Σ w of each mode: the noisy sum and the plan's expectation, each by its precision."""
+    noise = release.noise.weight**2
+    doubt = (release.weight_unsure * release.expected_weight) ** 2
+    steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
+    total: FloatArray = np.maximum(steadied, 0.02 * release.expected_weight)
+    return total
+
+
+def counted_labels(releases: Sequence[TaskRelease], modes: Modes) -> float:
+    """How far the weights of a task's labels differ beyond ``SURE`` times what noise makes of it.
+
+    Noise must not become a belief about how often labels are met: it would answer with the label
+    that seems frequent.
+    """
+    seen = noise = 0.0
+    for release in releases:
+        labels = modes.labels[release.modes]
+        weight = np.bincount(labels, weights=release.sums.weight)[np.unique(labels)]
+        seen += float(np.square(weight - weight.mean()).sum())
+        noise += release.noise.weight**2 * len(labels) * (1 - 1 / len(weight))
+    return max(0.0, 1.0 - SURE * noise / seen) if seen > 0 else 1.0
+
+
+# -- whole second moments, as the paper releases them ----------------------------------------------
+
+SHAPE_UNSURE: Final = 0.5
+"""Relative doubt that a mode spreads as the public shape does, direction by direction."""
+EIGENVALUE_FLOOR: Final = 0.05
+"""λ_min, relative to the public variance of an average direction."""
+
+
+def full_covariances(
+    second: FloatArray, noise: FloatArray, mean: FloatArray, space: PublicSpace
+) -> tuple[FloatArray, float]:
+    """(K, r, r) covariances, and the share of eigenvalues that noise had pushed below the floor.
+
+    second: (K, r (r + 1) / 2) folded E[x xᵀ] with noise of variance ``noise`` (K,), ∞ if unseen.
+    """
+    r = space.dimension
+    public = space.shape[:r, :r]
+    sigma = unfolded(second, r) - mean[:, :, None] * mean[:, None, :]
+    doubt = (
+        np.square(SHAPE_UNSURE * np.trace(public) / r) / r
+    )  # a matrix entry's share of the doubt
+    trust = (doubt / (doubt + noise))[:, None, None]
+    shrunk = np.where(
+        np.isfinite(noise)[:, None, None], trust * sigma + (1 - trust) * public, public
+    )
+    floor = EIGENVALUE_FLOOR * float(np.trace(public)) / r
+    below = float(np.mean(np.linalg.eigvalsh(shrunk) < floor))
+    return onto_psd(shrunk, floor), below
+
+
+# -- one matrix of second moments for all modes ----------------------------------------------------
+
+TIED_FLOOR: Final = 0.1
+"""Least variance in any direction, relative to their mean."""
+TIED_RIDGE: Final = 0.5
+"""How far variances are drawn to their mean where noise is much larger than they are."""
+_NO_NOISE: Final = 1e-18
+
+
+def symmetric(triangle: FloatArray, directions: int) -> FloatArray:
+    """The symmetric matrix (r, r) of an upper triangle (r (r + 1) / 2,)."""
+    matrix = np.zeros((directions, directions))
+    up, across = np.triu_indices(directions)
+    matrix[up, across] = matrix[across, up] = triangle
+    return matrix
+
+
+def pooled_covariance(observed: FloatArray, variance: float, tempered: FloatArray) -> FloatArray:
+    """W (d, d) from its observed leading block (r₂, r₂).
+
+    variance: of the noise of an entry. tempered: (d, d) the public shape, which the other
+    directions keep, at the scale of the block.
+    """
+    r, noise = len(observed), max(variance, _NO_NOISE)
+    values, vectors = np.linalg.eigh(observed)
+    mean = max(float(values.mean()), np.sqrt(_NO_NOISE))
+    values = np.maximum(_without_spread(values, noise), TIED_FLOOR * mean)
+    radius = np.sqrt(r * noise)  # half of how far noise alone spreads eigenvalues
+    ridge = TIED_RIDGE * radius / (radius + mean)
+    values = (1 - ridge) * values + ridge * mean
+    whole: FloatArray = tempered * (values.sum() / np.trace(tempered[:r, :r]))
+    whole[:r, r:] = whole[r:, :r] = 0.0
+    whole[:r, :r] = (vectors * values) @ vectors.T
+    return whole
+
+
+def _without_spread(values: FloatArray, noise: float) -> FloatArray:
+    """Eigenvalues (r,) of a symmetric matrix without what noise of its entries did to them."""
+    apart = values[:, None] - values
+    moved: FloatArray = values - 2 * noise * (apart / (np.square(apart) + noise)).sum(axis=1)
+    return moved

@@ -20,7 +20,7 @@ from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, ClientNoise, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.resolution import Units
+from cslr.protocol.step4_aggregate.contribution import Units
 from cslr.runs.deployment.source import Source
 from cslr.runs.directory import SeedDirectory
 from cslr.runs.embedded import EmbeddedStream, embed_stream

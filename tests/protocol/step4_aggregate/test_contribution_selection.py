@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.methods.cslr import agree, stages
-from cslr.protocol.step4_aggregate.selection import elected, votes
+from cslr.protocol.step4_aggregate.contribution import elected, votes
 
 R = 5
 

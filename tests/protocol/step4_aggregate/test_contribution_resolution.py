@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.resolution import (
+from cslr.protocol.step4_aggregate.contribution import (
     FEW_UNITS,
     LEAST_TIED,
     MOST_NOISE,

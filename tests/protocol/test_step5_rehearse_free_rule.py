@@ -8,9 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cslr.protocol.free_rule import (
+from cslr.protocol.head import HeadSettings, initial_head
+from cslr.protocol.round import Session
+from cslr.protocol.step5_rehearse import (
     CLEAR_HALF,
     TRUST_HALF,
+    Rehearsal,
+    free_rule,
     linear_head,
     mixed,
     rule_of,
@@ -18,9 +22,6 @@ from cslr.protocol.free_rule import (
     share_of_zero_shot,
     zero_shot_head,
 )
-from cslr.protocol.head import HeadSettings, initial_head
-from cslr.protocol.round import Session
-from cslr.protocol.step5_rehearse import Rehearsal, free_rule
 from cslr.seeding import Seeds
 
 ALL = np.ones(4, dtype=bool)

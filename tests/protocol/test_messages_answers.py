@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from cslr.privacy.values import _SEAL
-from cslr.protocol import answers
-from cslr.protocol.answers import ANSWERS, Device, answer
-from cslr.protocol.messages import MESSAGES
+from cslr.protocol import messages
+from cslr.protocol.messages import ANSWERS, MESSAGES, Device, answer
 from cslr.protocol.ports import AskKind
-from cslr.protocol.round import BLOCKS, block_ask, blocks_of, sum_ask
+from cslr.protocol.round import block_ask, blocks_of, sum_ask
+from cslr.protocol.step4_aggregate.contribution import BLOCKS
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_four_questions_about_one_request_are_computed_once(world, agreement, mo
         computed.append(1)
         return blocks_of(*arguments)
 
-    monkeypatch.setattr(answers, "blocks_of", counting)
+    monkeypatch.setattr(messages, "blocks_of", counting)
     device = Device()
     for block in range(4):
         ask = block_ask(request, block)

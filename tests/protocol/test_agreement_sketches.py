@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.privacy.ledger.records import agree, differences, plain
-from cslr.protocol.agreement import Agreement
-from cslr.protocol.clip_bound import with_bound
+from cslr.protocol.agreement import Agreement, space_facts
+from cslr.protocol.messages import with_bound
 from cslr.protocol.public_space import build_space, declare_modes
-from cslr.protocol.sketches import space_facts
 from cslr.seeding import Seeds
 
 ERROR = 1e-6

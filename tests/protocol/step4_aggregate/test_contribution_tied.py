@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 
 from cslr.privacy.values import joint_norms
-from cslr.protocol.step4_aggregate.tied import (
-    FLOOR,
-    pooled_covariance,
-    row_weights,
-    symmetric,
-    tied_factors,
-)
+from cslr.protocol.step4_aggregate.contribution import row_weights, tied_factors
+from cslr.protocol.step4_aggregate.estimate import TIED_FLOOR, pooled_covariance, symmetric
 
 R = 12
 
@@ -126,7 +121,7 @@ def test_no_direction_falls_below_its_floor(public):
     values = np.linalg.eigvalsh(indefinite)
     found = np.linalg.eigvalsh(pooled_covariance(indefinite, 0.0, public))
     assert values.min() < 0
-    assert found.min() == pytest.approx(FLOOR * values.mean())
+    assert found.min() == pytest.approx(TIED_FLOOR * values.mean())
 
 
 def test_directions_beyond_the_matrix_have_the_public_shape(public):

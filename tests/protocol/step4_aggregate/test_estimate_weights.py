@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cslr.protocol.step4_aggregate.weights import counted_labels, total_weight
+from cslr.protocol.step4_aggregate.estimate import counted_labels, total_weight
 
 MODES = SimpleNamespace(labels=np.arange(40))
 

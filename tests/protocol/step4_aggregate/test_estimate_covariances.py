@@ -12,8 +12,11 @@ from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.round import Session
 from cslr.protocol.step1_list import ListLearner, learn_lists
 from cslr.protocol.step4_aggregate.contribution import folded, full_second_moments, unfolded
-from cslr.protocol.step4_aggregate.covariances import FLOOR, full_covariances
-from cslr.protocol.step4_aggregate.estimate import estimate_replay
+from cslr.protocol.step4_aggregate.estimate import (
+    EIGENVALUE_FLOOR,
+    estimate_replay,
+    full_covariances,
+)
 
 R = 8
 
@@ -132,7 +135,7 @@ def test_whatever_noise_does_no_direction_is_flatter_than_the_floor(world, noise
     second = folded(symmetric(3, seed))
     found, below = full_covariances(second, np.full(3, noise), np.zeros((3, R)), space)
     values = np.linalg.eigvalsh(found)
-    assert np.all(values >= FLOOR * average * (1 - 1e-9))
+    assert np.all(values >= EIGENVALUE_FLOOR * average * (1 - 1e-9))
     np.testing.assert_array_equal(found, np.swapaxes(found, 1, 2))
     assert 0.0 <= below <= 1.0
 
@@ -141,7 +144,9 @@ def test_what_noise_pushed_below_the_floor_is_reported(space, size):
     narrow = -np.eye(R)[None].repeat(2, axis=0) * size
     found, below = full_covariances(folded(narrow), np.zeros(2), np.zeros((2, R)), space)
     assert below == 1.0
-    np.testing.assert_allclose(found, FLOOR * size * np.eye(R)[None].repeat(2, axis=0), atol=1e-12)
+    np.testing.assert_allclose(
+        found, EIGENVALUE_FLOOR * size * np.eye(R)[None].repeat(2, axis=0), atol=1e-12
+    )
 
 
 # -- in a round ------------------------------------------------------------------------------------
