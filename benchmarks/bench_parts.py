@@ -14,12 +14,11 @@ from measuring import Measured, beside, elsewhere, left_out
 from cslr.numerics.mixture import Gaussians
 from cslr.privacy.mechanism import KeyStream, discrete_gaussian
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
+from cslr.protocol.head import Family, Head, HeadSettings, initial_head, train_head
 from cslr.protocol.ports import Examples
 from cslr.protocol.step1_list import LEADING, ListLearner, learn_lists
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step5_federate import LocalTraining, local_updates
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 __all__ = ["accounting", "encoding", "federated_round", "head", "lists", "noise", "signed"]

@@ -26,12 +26,12 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.head import Family
 from cslr.protocol.messages import with_bound
 from cslr.protocol.ports import Examples
 from cslr.protocol.public_space import build_space, declare_modes
 from cslr.protocol.round import Session
 from cslr.protocol.step1_list import ListLearner
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 DIMENSION, LABELS, ROWS, BATCH = 384, 4, 5, 64

@@ -27,10 +27,10 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.mechanism import release
 from cslr.privacy.plan import Budget, calibrate
+from cslr.protocol.head import Family
 from cslr.protocol.ports import Ask
 from cslr.protocol.round import sum_ask
 from cslr.protocol.step4_aggregate.contribution import Units
-from cslr.protocol.targets import Family
 from cslr.protocol.updates import UpdateId, update_ask
 from cslr.seeding import Seeds
 

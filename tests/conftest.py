@@ -26,10 +26,10 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.head import Family, FamilyName
 from cslr.protocol.ports import Examples
 from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
 from cslr.protocol.step1_list import ListLearner
-from cslr.protocol.targets import Family, FamilyName
 from cslr.seeding import Seeds
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch reads it when it is first imported

@@ -28,10 +28,10 @@ from cslr.methods.method import Method
 from cslr.methods.registry import METHODS
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.accounting import gaussian_epsilon
+from cslr.protocol.head import Family
 from cslr.protocol.step3_match import MATCHERS, match
 from cslr.protocol.step4_aggregate.mixed_model import USUAL
 from cslr.protocol.step5_rehearse import OVERLAP, TRUSTED
-from cslr.protocol.targets import Family
 from cslr.text.encoders import embed
 from paper.readme import BEGIN, END
 
@@ -426,7 +426,6 @@ def test_the_map_of_the_algorithm_names_things_that_exist():
         "list_mode": "cslr.protocol.list_mode",
         "public_space": "cslr.protocol.public_space",
         "round": "cslr.protocol.round",
-        "targets": "cslr.protocol.targets",
         "ports": "cslr.protocol.ports",
         "messages": "cslr.protocol.messages",
         "tags": "cslr.protocol.tags",

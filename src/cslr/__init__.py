@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cslr.privacy.plan import Budget, Plan, calibrate, forecast
     from cslr.privacy.values import Bounded, Grid, Released, Summed, bound, plain_sum
     from cslr.protocol.agreement import Agreement
-    from cslr.protocol.head import Head, HeadSettings, initial_head, train_head
+    from cslr.protocol.head import Family, Head, HeadSettings, initial_head, train_head
     from cslr.protocol.messages import with_bound
     from cslr.protocol.ports import Ask, Cohort, Examples, Request
     from cslr.protocol.public_space import Modes, PublicSpace, build_space, declare_modes
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cslr.protocol.step1_list import ListLearner
     from cslr.protocol.step4_aggregate.estimate import Replay
     from cslr.protocol.step5_rehearse import Rehearsal, rehearse
-    from cslr.protocol.targets import Family
     from cslr.seeding import Seeds
 
 __version__ = "0.1.0"
@@ -46,7 +45,7 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.privacy.plan": ("Budget", "Plan", "calibrate", "forecast"),
     "cslr.privacy.values": ("Bounded", "Grid", "Released", "Summed", "bound", "plain_sum"),
     "cslr.protocol.agreement": ("Agreement",),
-    "cslr.protocol.head": ("Head", "HeadSettings", "initial_head", "train_head"),
+    "cslr.protocol.head": ("Family", "Head", "HeadSettings", "initial_head", "train_head"),
     "cslr.protocol.messages": ("with_bound",),
     "cslr.protocol.ports": ("Ask", "Cohort", "Examples", "Request"),
     "cslr.protocol.public_space": ("Modes", "PublicSpace", "build_space", "declare_modes"),
@@ -54,7 +53,6 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "cslr.protocol.step1_list": ("ListLearner",),
     "cslr.protocol.step4_aggregate.estimate": ("Replay",),
     "cslr.protocol.step5_rehearse": ("Rehearsal", "rehearse"),
-    "cslr.protocol.targets": ("Family",),
     "cslr.seeding": ("Seeds",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

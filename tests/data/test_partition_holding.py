@@ -11,7 +11,7 @@ from cslr.config import Config, StreamConfig
 from cslr.data.partition import RESAMPLED_ROWS, assign_clients
 from cslr.data.streams import Label, Rows, Stream, Task, load_stream
 from cslr.errors import ConfigError
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.prepare import population_of
 from cslr.seeding import Seeds

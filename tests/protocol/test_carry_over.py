@@ -9,10 +9,10 @@ import pytest
 
 from cslr.errors import ConfigError
 from cslr.protocol.carry_over import Passage, carried, lifted, passage, raw_passage
+from cslr.protocol.head import Family
 from cslr.protocol.public_space import PublicSpace, build_space, declare_modes
 from cslr.protocol.step4_aggregate.contribution import Statistics
 from cslr.protocol.step4_aggregate.estimate import Noise, TaskRelease, estimate_replay
-from cslr.protocol.targets import Family
 from cslr.protocol.translation import Affine, fit_map
 from cslr.seeding import Seeds
 

@@ -10,11 +10,10 @@ import pytest
 
 from cslr.methods.cslr import stages
 from cslr.privacy.plan import Budget, calibrate
-from cslr.protocol.head import HeadSettings, initial_head
+from cslr.protocol.head import HeadSettings, initial_head, label_targets
 from cslr.protocol.public_space import declare_modes
 from cslr.protocol.round import Session, replay_of, statistics_of
 from cslr.protocol.step5_rehearse import Rehearsal, Sampler, rehearse
-from cslr.protocol.targets import label_targets
 from cslr.seeding import Seeds
 
 POOLED = {"pooled": True, "sub_modes": 4, "list_size": 4, "bound": 8.0}

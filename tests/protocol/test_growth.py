@@ -22,12 +22,12 @@ from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.values import _SEAL, Bounded
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.head import Family
 from cslr.protocol.messages import with_bound
 from cslr.protocol.ports import Examples
 from cslr.protocol.public_space import build_space, declare_modes
 from cslr.protocol.round import Session, contribute, sum_ask
 from cslr.protocol.step1_list import ListLearner
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 WIDTH, CLIENTS, ROWS = 16, 8, 4  # ROWS of each label

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from cslr.privacy.values import _SEAL
-from cslr.protocol.head import Head, HeadSettings, initial_head
+from cslr.protocol.head import Head, HeadSettings, initial_head, label_targets
 from cslr.protocol.step5_federate import (
     TEMPERATURE,
     LocalTraining,
@@ -18,7 +18,6 @@ from cslr.protocol.step5_federate import (
     applied,
     local_updates,
 )
-from cslr.protocol.targets import label_targets
 from cslr.protocol.updates import UpdateId, update_ask, update_of
 from cslr.seeding import Seeds
 

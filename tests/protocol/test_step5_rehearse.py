@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from cslr.protocol.head import HeadSettings, initial_head
+from cslr.protocol.head import Family, HeadSettings, initial_head
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.step5_rehearse import (
     OVERLAP,
@@ -19,7 +19,6 @@ from cslr.protocol.step5_rehearse import (
     _company,
     rehearse,
 )
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 WIDTH = 24

@@ -11,10 +11,10 @@ import torch
 from torch.nn import functional
 
 from cslr.privacy.values import _SEAL, STEPS
+from cslr.protocol.head import Family
 from cslr.protocol.messages import answer
 from cslr.protocol.ports import Examples
 from cslr.protocol.step5_rounds import DAMPING, LinearRule, LinearSpace, NoisyGradient
-from cslr.protocol.targets import Family
 from cslr.protocol.updates import UpdateId, update_ask
 
 CLIP = 0.3

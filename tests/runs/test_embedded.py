@@ -13,7 +13,7 @@ import pytest
 from cslr.config import Config, StreamConfig
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.errors import ConfigError, DataError
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 from cslr.runs.embedded import (
     EmbeddedStream,
     _marked_words,

@@ -12,7 +12,7 @@ from cslr.config import Config, StreamConfig, load_config
 from cslr.data.own import overlapping
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.errors import ConfigError
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.learn import run

@@ -13,7 +13,7 @@ from seqeval.scheme import IOB2
 from sklearn.metrics import accuracy_score, f1_score
 
 from cslr.data.streams import Label, Rows, Stream, Task
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.scoring import Scored, entity_f1, intent_metrics, right_rows, score
 

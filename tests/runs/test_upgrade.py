@@ -13,7 +13,7 @@ import pytest
 from cslr.config import Config, load_config
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.errors import ConfigError, RunDirectoryError
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.learn import learn, run

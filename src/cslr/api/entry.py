@@ -20,7 +20,7 @@ from cslr.config import Config, load_config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import PRIVATE_FOLDER, make_directory
 from cslr.privacy.plan import Unit, promise_warnings
-from cslr.protocol.targets import FamilyName
+from cslr.protocol.head import FamilyName
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
 from cslr.runs.learn import run

@@ -26,7 +26,7 @@ from cslr.data.own.load import client_address
 from cslr.data.own.public_text import FEWEST
 from cslr.data.stream import Label, Rows, Stream, Task
 from cslr.errors import ConfigError, DataError
-from cslr.protocol.targets import Family, FamilyName
+from cslr.protocol.head import Family, FamilyName
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.text.cache import EmbeddingCache, default_directory
 from cslr.text.encoders import Encoder, embed, load_encoder

@@ -19,8 +19,8 @@ from cslr.paper_constants import PaperConstants
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, Plan
+from cslr.protocol.head import Family
 from cslr.protocol.step4_aggregate.contribution import Units
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 __all__ = ["Memory", "synthetic_context"]

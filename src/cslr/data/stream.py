@@ -16,7 +16,7 @@ import numpy as np
 from cslr.arrays import IntArray
 from cslr.errors import ConfigError, DataError
 from cslr.privacy.plan import Unit
-from cslr.protocol.targets import FamilyName
+from cslr.protocol.head import FamilyName
 
 __all__ = ["SCENARIOS", "Label", "Rows", "Stream", "Task", "labels_from_toml"]
 

@@ -16,11 +16,10 @@ from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.methods.method import MethodContext
 from cslr.privacy.plan import Plan
-from cslr.protocol.head import Head
+from cslr.protocol.head import FamilyName, Head
 from cslr.protocol.ports import Cohort
 from cslr.protocol.step5_rehearse import rule_of
 from cslr.protocol.step5_rounds import LinearRule, LinearSpace, NoisyGradient, linear_facts
-from cslr.protocol.targets import FamilyName
 from cslr.protocol.updates import UpdateId, release_update, update_ask
 
 __all__ = [

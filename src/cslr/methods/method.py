@@ -25,10 +25,17 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.mechanism import KeyStream, poisson_cohort
 from cslr.privacy.plan import Plan, Schedule
 from cslr.protocol.carry_over import Carry
-from cslr.protocol.head import Batch, Head, HeadSettings, initial_head, train_head
+from cslr.protocol.head import (
+    Batch,
+    Family,
+    Head,
+    HeadSettings,
+    initial_head,
+    label_targets,
+    train_head,
+)
 from cslr.protocol.ports import Cohort, Keep
 from cslr.protocol.step4_aggregate.contribution import UNKNOWN_UNITS, Units
-from cslr.protocol.targets import Family, label_targets
 from cslr.protocol.translation import Affine
 from cslr.seeding import Seeds
 

@@ -27,7 +27,7 @@ from cslr.privacy.plan import Budget, Plan, Schedule, calibrate
 from cslr.protocol.step4_aggregate.contribution import Resolution, Units, resolve
 
 if TYPE_CHECKING:
-    from cslr.protocol.targets import FamilyName
+    from cslr.protocol.head import FamilyName
 
 __all__ = ["CapChoice", "Federated", "Outlook", "outlook_of", "usual_spread"]
 

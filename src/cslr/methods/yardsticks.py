@@ -16,8 +16,7 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.methods.method import Fitted, Method, MethodContext, Stages, fitted_by, head_on_rows
 from cslr.privacy.accounting import Charge
-from cslr.protocol.head import Head
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family, Head
 
 __all__ = ["FINETUNE", "JOINT", "MAJORITY", "ZERO_SHOT"]
 

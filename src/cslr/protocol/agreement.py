@@ -35,7 +35,7 @@ from cslr.paper_constants import SHARED_CONSTANTS, PaperConstants
 from cslr.privacy.ledger.records import Sketch
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Grid
-from cslr.protocol.head import Head
+from cslr.protocol.head import Family, Head
 from cslr.protocol.literal.reading import written_modes
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.public_space import Modes, PublicSpace
@@ -49,7 +49,6 @@ from cslr.protocol.step4_aggregate.contribution import (
 )
 from cslr.protocol.step4_aggregate.estimate import Noise, TaskRelease, expected_means
 from cslr.protocol.step4_aggregate.mixed_model import model_facts
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 __all__ = ["Agreement", "bounds_sketch", "modes_facts", "simulated_clients", "space_facts"]

@@ -1,9 +1,16 @@
-"""The task head: two layers over frozen embeddings (paper, Appendix E: 384 -> 128 -> C).
+"""The task head: what it predicts, two layers over frozen embeddings, and how they are trained.
 
-A head is plain arrays; using it and training it need NumPy only.
+A ``Family`` says what the bounded vector y is that a head should predict (paper, Section 4.2):
 
-Gradients of losses are over any number of heads at once: leading dimensions are heads and stay
-apart; n are rows, o outputs, h hidden units. Adam works on stacks of arrays, in place and in
+| family         | a mode is about    | y of an example              | read by |
+|----------------|--------------------|------------------------------|---------|
+| classification | a label            | one-hot                      | softmax |
+| intents        | a label            | multi-hot, of norm at most 2 | sigmoid |
+| tagging        | O or a type        | one-hot over B- and I- tags  | softmax |
+
+A head (paper, Appendix E: 384 -> 128 -> C) is plain arrays; using it and training it need NumPy
+only. Gradients of losses are over any number of heads at once: leading dimensions are heads and
+stay apart; n are rows, o outputs, h hidden units. Adam works on stacks of arrays, in place and in
 float32. Reference: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015,
 Algorithm 1, with β₁ = 0.9, β₂ = 0.999, ε = 1e-8. The moments are kept without their factors 1 − β,
 which the length of a step and ε take over: fewer passes over the arrays, and the steps of
@@ -15,24 +22,112 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
+from cslr.numerics.linear_algebra import onto_simplex
 
 __all__ = [
     "Adam",
     "Batch",
+    "Family",
+    "FamilyName",
     "Head",
     "HeadSettings",
     "contrast_slope",
     "cross_entropy_slope",
     "initial_head",
+    "label_targets",
     "sigmoid",
     "softmax",
     "train_head",
 ]
+
+OUTSIDE: Final = 0.8
+"""Share of the words of running text that are part of no name."""
+
+FamilyName = Literal["classification", "intents", "tagging"]
+
+
+def label_targets(labels: IntArray, count: int) -> FloatArray:
+    """Labels (n,) -> one-hot distributions (n, c)."""
+    return np.eye(count, dtype=np.float32)[labels]
+
+
+@dataclass(frozen=True)
+class Family:
+    """The prediction task over c labels; for tagging the first is O."""
+
+    name: FamilyName
+    labels: int  # c
+
+    @property
+    def outputs(self) -> int:
+        """What a head scores: labels, or the tags O, B-1, I-1, B-2, ..."""
+        return 2 * self.labels - 1 if self.name == "tagging" else self.labels
+
+    @property
+    def sigmoid(self) -> bool:
+        """Whether outputs are answered one by one, and not against each other."""
+        return self.name == "intents"
+
+    def sent(self, pooled: bool = False) -> int:
+        """Number of target values y that a client sends per mode: none if the label implies them.
+
+        pooled: whether a mode may be about several labels.
+        """
+        return self.outputs if pooled or self.name != "classification" else 0
+
+    @property
+    def usual(self) -> FloatArray:
+        """(c, outputs) what is publicly expected of y in the modes of each label."""
+        return np.stack([self.usual_of((label,)) for label in range(self.labels)])
+
+    @property
+    def shares(self) -> FloatArray:
+        """(c,) how often labels are publicly expected to be met."""
+        if self.name != "tagging" or self.labels == 1:
+            return np.full(self.labels, 1.0 / self.labels)
+        names = np.full(self.labels - 1, (1.0 - OUTSIDE) / (self.labels - 1))
+        return np.concatenate([[OUTSIDE], names])
+
+    def usual_of(self, group: Sequence[int]) -> FloatArray:
+        """(outputs,) what is publicly expected of y in a mode about any label of the group."""
+        usual = np.zeros(self.outputs)
+        for label in group:
+            if self.name == "tagging" and label > 0:
+                usual[2 * label - 1 : 2 * label + 1] += 0.5
+            else:
+                usual[label] += 1.0
+        return usual / len(group)
+
+    def label_of_output(self) -> IntArray:
+        """(outputs,) the label each output is about."""
+        outputs = np.arange(self.outputs)
+        return (outputs + 1) // 2 if self.name == "tagging" else outputs
+
+    @property
+    def bound(self) -> float:
+        """B_y: no y is longer; four intents at once are not cut."""
+        return 2.0 if self.name == "intents" else 1.0
+
+    def targets(self, answers: Sequence[Sequence[int]]) -> FloatArray:
+        """y (n, outputs) of n examples, each with the outputs that are right for it, clipped."""
+        y = np.zeros((len(answers), self.outputs), dtype=np.float32)
+        for row, answer in enumerate(answers):
+            y[row, list(answer)] = 1.0
+        norm = np.linalg.norm(y, axis=1, keepdims=True)
+        clipped: FloatArray = y * np.minimum(1.0, self.bound / np.maximum(norm, 1e-12))
+        return clipped
+
+    def projected(self, y: FloatArray) -> FloatArray:
+        """The nearest possible targets: each row a distribution, or each entry in [0, 1]."""
+        return np.clip(y, 0.0, 1.0) if self.sigmoid else onto_simplex(y)
+
+
+# -- the head and its training ---------------------------------------------------------------------
 
 Batch = tuple[FloatArray, FloatArray]
 """Embeddings (n, d) and targets (n, c)."""

@@ -19,11 +19,10 @@ from cslr.protocol.agreement import Agreement
 from cslr.protocol.literal.device import list_entries
 from cslr.protocol.literal.naming import Named, named
 from cslr.protocol.ports import Ask, Examples, Request
-from cslr.protocol.step1_list import group_lists
+from cslr.protocol.step1_list import group_lists, group_targets
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, entry_statistics, joined
-from cslr.protocol.targets import group_targets
 from cslr.seeding import Seeds
 
 __all__ = ["list_ask", "list_of", "list_statistics", "with_names"]

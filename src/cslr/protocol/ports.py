@@ -21,11 +21,10 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.mechanism import finish, publish, recall, release, release_each, settle
 from cslr.privacy.values import Bounded, Grid, Noised, Released, Summed
-from cslr.protocol.head import Head
+from cslr.protocol.head import Family, Head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Resolution
-from cslr.protocol.targets import Family
 
 __all__ = [
     "Ask",

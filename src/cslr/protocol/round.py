@@ -21,7 +21,7 @@ from cslr.protocol.list_mode import list_ask, with_names
 from cslr.protocol.literal.device import mode_sums
 from cslr.protocol.literal.replay import written_replay
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request, release_lists, release_sum
-from cslr.protocol.step1_list import coordinates_of, group_lists
+from cslr.protocol.step1_list import coordinates_of, group_lists, group_targets
 from cslr.protocol.step3_match import canonical_ids
 from cslr.protocol.step4_aggregate.contribution import (
     BLOCKS,
@@ -32,7 +32,6 @@ from cslr.protocol.step4_aggregate.contribution import (
 )
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
 from cslr.protocol.step5_rehearse import Rehearsal, rehearse
-from cslr.protocol.targets import group_targets
 
 __all__ = [
     "Session",

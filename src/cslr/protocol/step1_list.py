@@ -2,6 +2,12 @@
 
 L candidates by EM from several seeded starts, always exactly L: an empty one has weight 0 and
 stays, because the length of a list must not tell anything about the data.
+
+Each candidate has a target (line 3). A client averages y over the examples of a mode: a
+distribution over labels, intent frequencies or tag frequencies. An average of vectors in a ball
+lies in the ball, so clipping y to B_y bounds it. What is sent is the difference from what is usual
+for the mode; where the mode settles the answer, as in classification, the difference is zero and
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -13,7 +19,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, overload
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.numerics.linear_algebra import onto_ball
 from cslr.numerics.mixture import Gaussians, Mixture, e_step, fit, m_step, one_component
+from cslr.protocol.head import label_targets
 from cslr.seeding import Seeds
 
 if TYPE_CHECKING:
@@ -23,9 +31,11 @@ __all__ = [
     "GroupLists",
     "ListLearner",
     "Streams",
+    "candidate_targets",
     "clip_embeddings",
     "coordinates_of",
     "group_lists",
+    "group_targets",
     "learn_lists",
     "shares_of",
     "steadied",
@@ -252,3 +262,72 @@ def steadied(lists: Mixture, counts: IntArray, spectrum: FloatArray, pseudo: flo
     share = (support / (support + pseudo))[..., None]
     covariance = share * lists.gaussians.covariance + (1 - share) * spectrum
     return Gaussians(lists.gaussians.mean, covariance)
+
+
+# -- the targets of candidates ---------------------------------------------------------------------
+
+
+def group_targets(
+    examples: Examples, x: FloatArray, group: GroupLists, request: Request
+) -> FloatArray:
+    """(b, L, sent) the targets of b clients' candidates about a group, with coordinates x of it.
+
+    They are the examples' answers, or a head's clipped logits where the request has a head.
+    """
+    if request.paper is not None:
+        return _written_targets(examples, x, group, request)
+    y, sent = examples.targets, request.layout.targets
+    usual = request.family.usual_of(group.group)
+    if request.head is not None:
+        logits = request.head.scores(group.of(examples.z))
+        logits = logits - logits.mean(axis=-1, keepdims=True)
+        y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
+    elif y is not None and sent:  # else the label settles the target
+        y = group.of(y)
+    return candidate_targets(y, x, group.mine, group.lists, usual, sent)
+
+
+def _written_targets(
+    examples: Examples, x: FloatArray, group: GroupLists, request: Request
+) -> FloatArray:
+    """(b, L, outputs) as the paper has them: mean logits clipped to B_g, tag frequencies, masks.
+
+    Texts of one label each, in a study without a head, have their labels' distribution.
+    """
+    assert request.paper is not None
+    family, y = request.family, examples.targets
+    logits = family.name == "classification" and request.head is not None
+    if logits and request.head is not None:
+        y = request.head.scores(examples.z)
+    elif y is None and family.outputs == family.labels:
+        y = label_targets(examples.labels.ravel(), family.labels)
+        y = y.reshape(*examples.labels.shape, -1)
+    nothing = np.zeros(family.outputs)
+    mean = candidate_targets(y, x, group.mine, group.lists, nothing, family.outputs)
+    return onto_ball(mean, request.paper.b_g) if logits else mean
+
+
+def candidate_targets(
+    y: FloatArray | None,
+    x: FloatArray,
+    mask: BoolArray,
+    lists: Mixture,
+    usual: FloatArray,
+    sent: int,
+) -> FloatArray:
+    """(b, L, sent) each candidate's mean target beyond the usual one, (outputs,).
+
+    y: (b, n, outputs) of the examples x (b, n, r) under ``mask``, shared among the candidates as
+    the examples are. None: nothing beyond the usual.
+    """
+    if y is None or not sent:
+        return np.zeros((*lists.weights.shape, sent))
+    beyond = (y - usual) * mask[..., None]
+    if lists.weights.shape[-1] == 1:
+        counts = np.maximum(mask.sum(axis=-1), 1)[:, None, None]
+        alone: FloatArray = beyond.sum(axis=1, keepdims=True) / counts
+        return alone
+    shares = shares_of(lists, x, mask)
+    mass = np.swapaxes(shares, -1, -2)  # (b, L, n)
+    mean: FloatArray = mass @ beyond / np.maximum(mass.sum(axis=-1, keepdims=True), 1e-12)
+    return mean

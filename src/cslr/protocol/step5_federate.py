@@ -21,14 +21,15 @@ from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.protocol.head import (
     Adam,
     Batch,
+    Family,
     Head,
     contrast_slope,
     cross_entropy_slope,
+    label_targets,
     sigmoid,
     softmax,
 )
 from cslr.protocol.ports import Examples
-from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
 
 __all__ = ["LocalTraining", "applied", "local_updates"]

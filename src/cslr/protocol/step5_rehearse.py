@@ -18,10 +18,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.protocol.head import Batch, Head, HeadSettings, train_head
+from cslr.protocol.head import Batch, Family, Head, HeadSettings, train_head
 from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
-from cslr.protocol.targets import Family
 from cslr.seeding import Seeds
 
 __all__ = [

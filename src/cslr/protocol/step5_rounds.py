@@ -27,9 +27,8 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from cslr.arrays import FloatArray
-from cslr.protocol.head import Head
+from cslr.protocol.head import Family, Head, label_targets
 from cslr.protocol.ports import Examples
-from cslr.protocol.targets import Family, label_targets
 
 __all__ = ["GradientRound", "LinearRule", "LinearSpace", "NoisyGradient", "linear_facts"]
 

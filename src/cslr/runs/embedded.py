@@ -15,8 +15,8 @@ from cslr.data.streams import Label, Rows, Stream, load_stream
 from cslr.data.streams.conll import tag_numbers
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import ConfigError, DataError
+from cslr.protocol.head import Family
 from cslr.protocol.step3_match import MATCHERS
-from cslr.protocol.targets import Family
 from cslr.protocol.translation import Translation
 from cslr.runs.own_data import load_own_stream
 from cslr.runs.settled import SettledConfig, settle

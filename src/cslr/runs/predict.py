@@ -18,9 +18,8 @@ from scipy.special import expit, softmax
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.errors import ConfigError, EncoderError, RunDirectoryError
 from cslr.files import write_atomic
-from cslr.protocol.head import Head
+from cslr.protocol.head import Family, FamilyName, Head
 from cslr.protocol.tags import decode
-from cslr.protocol.targets import Family, FamilyName
 from cslr.protocol.translation import Affine, translation_from
 from cslr.runs.checksum import open_arrays, open_line, seal_line
 from cslr.text.encoders import Encoder, embed, load_encoder

@@ -25,8 +25,8 @@ from cslr.paper_constants import PaperConstants
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, ClientNoise, Schedule, Unit, calibrate
+from cslr.protocol.head import FamilyName
 from cslr.protocol.step4_aggregate.contribution import Units
-from cslr.protocol.targets import FamilyName
 from cslr.seeding import Seeds
 
 N, T, C = 5, 4, 1

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from cslr.paper_constants import PaperConstants
+from cslr.protocol.head import Family
 from cslr.protocol.list_mode import list_ask, list_of, list_statistics
 from cslr.protocol.literal.device import bounds, list_bound
 from cslr.protocol.messages import with_bound
 from cslr.protocol.round import statistics_of
-from cslr.protocol.targets import Family
 
 L, K, R = 3, 4, 8
 PAPER = {

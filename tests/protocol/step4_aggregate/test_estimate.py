@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cslr.protocol.head import Family
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics
 from cslr.protocol.step4_aggregate.estimate import (
     VARIANCE_FLOOR,
@@ -18,7 +19,6 @@ from cslr.protocol.step4_aggregate.estimate import (
     expected_means,
 )
 from cslr.protocol.step4_aggregate.mixed_model import USUAL, _effect_of_texts, effects_of
-from cslr.protocol.targets import Family
 
 CLIENTS = 50.0
 FOUR = Family("classification", 4)

@@ -12,8 +12,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from cslr.numerics.mixture import Gaussians, sample
-from cslr.protocol.head import Head
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family, Head
 from cslr.research.theory import quality as module
 from cslr.research.theory.kept import KeptReplay
 from cslr.research.theory.quality import energy_distance, logistic_rule, quality, told_apart

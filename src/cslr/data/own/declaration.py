@@ -27,7 +27,7 @@ from cslr.data.own.reader.file_format import stem_of
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import ConfigError, DataError
 from cslr.privacy.plan import Unit
-from cslr.protocol.targets import FamilyName
+from cslr.protocol.head import FamilyName
 
 __all__ = [
     "Columns",

@@ -23,7 +23,7 @@ from cslr.data.own.reader.file_format import format_of, stem_of
 from cslr.data.own.reader.raw import Raw
 from cslr.data.own.reader.read_file import raw_rows
 from cslr.errors import DataError
-from cslr.protocol.targets import FamilyName
+from cslr.protocol.head import FamilyName
 
 __all__ = ["MOST_NAMES", "SEPARATOR", "Seen", "draft", "draft_text", "look"]
 

@@ -22,7 +22,7 @@ from cslr.privacy.ledger.book import Federation
 from cslr.privacy.plan import Budget, ClientNoise, Plan, Schedule, Unit, calibrate
 from cslr.privacy.secure_sum import SumTerms
 from cslr.privacy.secure_sum.terms import LEAST_MEMBERS
-from cslr.protocol.targets import FamilyName
+from cslr.protocol.head import FamilyName
 
 __all__ = ["Charter", "CharterTask", "Member", "Roster", "fingerprint", "read_model"]
 

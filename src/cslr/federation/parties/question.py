@@ -17,10 +17,10 @@ from safetensors.numpy import load, save
 from cslr.errors import MalformedMessage, MessageTooLarge, TruncatedMessage
 from cslr.numerics.mixture import Gaussians
 from cslr.protocol.agreement import Agreement
+from cslr.protocol.head import Family
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.step1_list import ListLearner
 from cslr.protocol.step4_aggregate.contribution import Resolution
-from cslr.protocol.targets import Family
 
 __all__ = [
     "MOST_AGREEMENT",

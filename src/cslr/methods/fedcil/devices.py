@@ -15,8 +15,8 @@ from cslr.methods.fedcil.networks import Networks, Shapes
 from cslr.methods.fedcil.pools import Pool
 from cslr.methods.fedcil.public_start import Coordinates
 from cslr.methods.fedcil.training import Batch, Steps, train
+from cslr.protocol.head import Family, label_targets
 from cslr.protocol.ports import Examples
-from cslr.protocol.targets import Family, label_targets
 from cslr.seeding import Seeds
 
 __all__ = ["NetworkTraining", "Sent"]

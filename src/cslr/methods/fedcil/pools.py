@@ -15,7 +15,7 @@ from torch import Tensor
 from cslr.arrays import FloatArray, IntArray
 from cslr.methods.fedcil.networks import Networks, Shapes
 from cslr.methods.fedcil.training import Batch, Steps, targets_for, train
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 
 __all__ = ["Pool", "Snapshot", "echoes", "generated", "imitate", "learn", "normal"]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cslr.methods.fedcil.networks import Networks
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 
 __all__ = ["Batch", "Steps", "targets_for", "train"]
 

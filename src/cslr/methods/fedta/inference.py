@@ -20,7 +20,7 @@ from cslr.methods.fedta.local import TEMPERATURE
 from cslr.methods.fedta.parts import Person, adapted, read, scaled
 from cslr.methods.fedta.task_rows import outputs_of
 from cslr.methods.method import Fitted
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family
 
 __all__ = ["PersonalModels"]
 

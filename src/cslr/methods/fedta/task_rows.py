@@ -11,7 +11,7 @@ from torch import Tensor
 from cslr.arrays import FloatArray, IntArray
 from cslr.methods.fedta.parts import scaled
 from cslr.methods.method import MethodContext
-from cslr.protocol.targets import Family, label_targets
+from cslr.protocol.head import Family, label_targets
 
 __all__ = ["TaskRows", "outputs_of", "rows_of"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from cslr.arrays import IntArray
+from cslr.protocol.head import Family
 from cslr.protocol.public_space import Modes
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease
-from cslr.protocol.targets import Family
 
 __all__ = ["written_replay"]
 

@@ -31,6 +31,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_psd, onto_simplex
 from cslr.numerics.mixture import Gaussians
+from cslr.protocol.head import Family
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Statistics, unfolded
@@ -41,7 +42,6 @@ from cslr.protocol.step4_aggregate.mixed_model import (
     posterior_means,
     trust_in_means,
 )
-from cslr.protocol.targets import Family
 
 __all__ = [
     "Noise",

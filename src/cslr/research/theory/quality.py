@@ -36,8 +36,7 @@ from scipy.stats import binomtest
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.mixture import log_density, sample
-from cslr.protocol.head import Head
-from cslr.protocol.targets import Family
+from cslr.protocol.head import Family, Head
 from cslr.research.theory.kept import KeptReplay
 
 __all__ = ["Quality", "VariationBound", "energy_distance", "logistic_rule", "quality", "told_apart"]

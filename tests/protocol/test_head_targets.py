@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from cslr.numerics.mixture import e_step
+from cslr.protocol.head import Family, label_targets
 from cslr.protocol.round import statistics_of
-from cslr.protocol.step1_list import ListLearner, learn_lists
-from cslr.protocol.targets import Family, candidate_targets, label_targets
+from cslr.protocol.step1_list import ListLearner, candidate_targets, learn_lists
 
 LABELS = 4
 NAMES = ("classification", "intents", "tagging")
