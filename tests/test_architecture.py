@@ -351,7 +351,6 @@ SHARED_FILE_NAMES = {
     "codec.py": ("federation/wire", "privacy/secure_sum"),
     "messages.py": ("privacy/secure_sum", "protocol"),
     "server.py": ("methods/fedta", "privacy/secure_sum"),
-    "words.py": ("report", "text"),  # wording of a report, and word vectors
     "terms.py": ("federation/wire", "privacy/secure_sum"),
 }
 """File names that two packages may share, with these packages."""

@@ -310,7 +310,7 @@ def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
 def _store(result: Result, path: Path, embedded: EmbeddedStream) -> None:
     """Write what is made of a finished run beside it."""
     from cslr.files import write_atomic
-    from cslr.report.plot import plot_accuracy
+    from cslr.report.charts import plot_accuracy
     from cslr.report.run_facts import save_clouds
     from cslr.report.run_report import write_report
 

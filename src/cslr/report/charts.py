@@ -1,25 +1,113 @@
-"""The charts of a run's report, each a function of plain values."""
+"""The charts of a run, each a function of plain values.
+
+Charts of a page are SVG inside it: drawn by matplotlib here, coloured by the page's style sheet. A
+chart of matplotlib needs no script and no library in the page, opens at once, prints, and costs
+some ten kilobytes. Its colours are stand-ins that become CSS variables, so light and dark pages
+show the same chart. ``plot_accuracy`` writes a PNG file that needs no page.
+"""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.report.svg import COLOURS, LABEL_COLOURS, drawn
+from cslr.files import write_atomic
+from cslr.runs.results import Result
 
 __all__ = [
+    "COLOURS",
+    "LABEL_COLOURS",
     "Matrix",
     "accuracy_chart",
     "bars_chart",
     "budget_chart",
     "curve",
+    "drawn",
     "map_chart",
+    "plot_accuracy",
     "task_panels",
 ]
+
+COLOURS: Final = {
+    "text": "#000001",
+    "line": "#000002",
+    "muted": "#000003",
+    "bg": "#000004",
+    "method": "#000010",
+    "joint": "#000011",
+    "zero": "#000012",
+    "finetune": "#000013",
+    "majority": "#000014",
+    **{f"k{n}": f"#0000{0x20 + n:02x}" for n in range(8)},
+}
+"""Stand-ins by the name of the CSS variable that replaces them."""
+
+LABEL_COLOURS: Final = tuple(COLOURS[f"k{n}"] for n in range(8))
+
+_SETTINGS: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cslr",
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "text.color": COLOURS["text"],
+    "axes.labelcolor": COLOURS["text"],
+    "axes.edgecolor": COLOURS["line"],
+    "xtick.color": COLOURS["text"],
+    "ytick.color": COLOURS["text"],
+    "grid.color": COLOURS["line"],
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "text.parse_math": False,
+}
+
+
+def drawn(
+    draw: Callable[[Any], None], description: str, name: str, size: tuple[float, float] = (5.2, 3.4)
+) -> str:
+    """The SVG of what ``draw`` does to a figure; ``name`` is one of its own in the page."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font does not have
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return _inline(buffer.getvalue(), description, name)
+
+
+def _inline(text: str, description: str, name: str) -> str:
+    """An SVG element for a page: own ids, no fixed size, variables for colours."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
+    text = text.replace("xlink:href", "href")
+    text = re.sub(r' id="', f' id="{name}-', text)
+    text = re.sub(r'(href="#|url\(#)', rf"\1{name}-", text)
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)
+    text = re.sub(r"\n\s*", "\n", text)
+    for variable, stand_in in COLOURS.items():
+        text = text.replace(stand_in, f"var(--{variable})")
+    label = escape(description)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1).strip()
+
+
+# -- the charts of a report ------------------------------------------------------------------------
 
 _LINES: dict[str, dict[str, Any]] = {
     "joint": {"color": COLOURS["joint"], "linestyle": ":", "label": "pooled (joint)"},
@@ -224,3 +312,55 @@ def _figure(value: float) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 14 else f"{text[:12]}…"
+
+
+# -- scores over tasks, as a picture of its own ----------------------------------------------------
+
+_STYLES = {
+    "joint": {"color": "#8a8a8a", "linestyle": ":"},
+    "zero-shot": {"color": "#c58b2a", "linestyle": "--"},
+    "finetune": {"color": "#b5432e", "linestyle": "-"},
+    "majority": {"color": "#b9b9b9", "linestyle": "--"},
+}
+
+
+def plot_accuracy(result: Result, path: Path) -> None:
+    """Write the curve of mean score on the tasks seen so far, the method beside its yardsticks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    tasks = [task.name for task in result.stream.tasks]
+    for name, figures in result.figures.items():
+        is_method = name == result.config.method
+        style = {"color": "#1f5fa8", "linewidth": 2.5, "zorder": 3} if is_method else _STYLES[name]
+        axes.plot(range(len(tasks)), figures.curve, marker="o", label=name, **style)
+    ticks = [f"{i + 1}. {name}" for i, name in enumerate(tasks)]
+    crowded = sum(map(len, ticks)) > 72
+    turned: dict[str, Any] = (
+        {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    )
+    # A task's name is a name, whatever it holds; a $ in it begins no formula.
+    axes.set_xticks(range(len(tasks)), ticks, parse_math=False, **turned)
+    axes.set_xlabel("after learning task")
+    axes.set_ylabel(f"mean {result.metric} on the tasks seen so far, %")
+    axes.set_ylim(0, 102)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, ncols=2)
+    axes.set_title(_title(result), fontsize=10)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font does not have
+        figure.savefig(buffer, format="png", dpi=130)
+    write_atomic(path, buffer.getvalue())
+
+
+def _title(result: Result) -> str:
+    config = result.config
+    roster = result.cost["epsilon"].get("end_to_end", {}).get("roster")
+    epsilon = "∞" if roster is None else f"{roster:.3g}"
+    unit = "" if config.privacy.unit == "client" else f" for one of {result.units} people"
+    return (
+        f"{result.stream.name} · {result.scenario}-incremental · {result.clients} clients · "
+        f"end-to-end ε = {epsilon}{unit} (roster, δ = {config.privacy.delta:g})"
+    )

@@ -9,11 +9,9 @@ from typing import Any
 
 from cslr.errors import RunDirectoryError
 from cslr.files import write_atomic
-from cslr.report.charts import Matrix, curve
-from cslr.report.page import figure, page, paragraph, table
+from cslr.report.charts import COLOURS, LABEL_COLOURS, Matrix, curve, drawn
 from cslr.report.run_facts import RunFacts, read_facts
-from cslr.report.run_report import write_report
-from cslr.report.svg import COLOURS, LABEL_COLOURS, drawn
+from cslr.report.run_report import figure, page, paragraph, table, write_report
 from cslr.runs.catalogue import StoredRun, cell, compared, find_runs
 
 __all__ = ["comparison_page", "write_comparison", "write_index"]

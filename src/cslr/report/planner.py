@@ -20,8 +20,8 @@ from cslr.files import write_atomic
 from cslr.methods import outlook
 from cslr.privacy.plan import Budget, Unit, calibrate
 from cslr.protocol.step4_aggregate import contribution
-from cslr.report.page import page, paragraph
 from cslr.report.planner_script import SCRIPT
+from cslr.report.run_report import page, paragraph
 
 __all__ = ["planner_data", "write_planner"]
 
