@@ -34,10 +34,9 @@ from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.round import Session
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import EmbeddedStream, load_embedded
+from cslr.runs.embedded import EmbeddedStream, SettledConfig, load_embedded
+from cslr.runs.measure import score
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of
-from cslr.runs.scoring import score
-from cslr.runs.settled import SettledConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- limits:begin (written by `make limits`) -->", "<!-- limits:end -->"

@@ -20,9 +20,8 @@ from typing import Any
 
 from cslr.config import load_config
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import EmbeddedStream, load_embedded
+from cslr.runs.embedded import EmbeddedStream, SettledConfig, load_embedded
 from cslr.runs.learn import run
-from cslr.runs.settled import SettledConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, PAGE = ROOT / "runs" / "lists.jsonl", ROOT / "docs" / "lists.md"

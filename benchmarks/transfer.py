@@ -26,10 +26,9 @@ from groupings import GROUPINGS
 
 from cslr.config import Config, load_config, with_settings
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import EmbeddedStream, embed_stream
+from cslr.runs.embedded import EmbeddedStream, SettledConfig, embed_stream, settle
 from cslr.runs.measure import figures_of
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of, with_head
-from cslr.runs.settled import SettledConfig, settle
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 KEPT: Final = ROOT / "runs" / "transfer"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cslr.runs.metrics import closed_share
+from cslr.runs.measure import closed_share
 from paper.built import Built
 from paper.facts import REBUILD, command, earlier, ran
 from paper.figure import NOT_RUN, number

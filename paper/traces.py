@@ -19,7 +19,7 @@ from cslr.arrays import FloatArray
 from cslr.errors import DataError
 from cslr.research.experiments.grid import Cell
 from cslr.research.experiments.places import Places
-from cslr.runs.metrics import average_accuracy, backward_transfer, forward_transfer
+from cslr.runs.measure import average_accuracy, backward_transfer, forward_transfer
 
 __all__ = ["Trace", "read_trace", "read_traces"]
 

@@ -347,7 +347,6 @@ SHARED_FILE_NAMES = {
     "multiwoz.py": ("data/hub", "data/streams"),
     "conll.py": ("data/own/formats", "data/streams"),  # one file format, of own rows and of streams
     # The secure sum is a protocol with a client, a server, messages and terms of its own.
-    "checks.py": ("privacy/secure_sum", "runs"),
     "codec.py": ("federation/wire", "privacy/secure_sum"),
     "messages.py": ("privacy/secure_sum", "protocol"),
     "server.py": ("methods/fedta", "privacy/secure_sum"),

@@ -10,7 +10,7 @@ from cslr.errors import ConfigError
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
-from cslr.runs.settled import SettledConfig
+from cslr.runs.embedded import SettledConfig
 from cslr.seeding import Seeds
 
 

@@ -17,9 +17,9 @@ from safetensors.numpy import load_file
 import cslr as package
 from cslr.cli.main import main
 from cslr.errors import RunDirectoryError
+from cslr.files import seal_arrays
 from cslr.protocol.step2_sign import failure_bound
 from cslr.research.theory.kept import load_run
-from cslr.runs.checksum import seal_arrays
 from cslr.runs.predict import ModelFacts
 
 pytestmark = pytest.mark.xdist_group("cli")

@@ -11,9 +11,8 @@ import pytest
 from cslr.config import Config, with_settings
 from cslr.errors import ConfigError, PrivacyError
 from cslr.methods.dp_joint import METHOD, ROUNDS, stages
-from cslr.runs.checks import check_privacy
-from cslr.runs.prepare import plan_of
-from cslr.runs.settled import SettledConfig
+from cslr.runs.embedded import SettledConfig
+from cslr.runs.prepare import check_privacy, plan_of
 
 
 def test_every_step_reads_all_rows_whatever_their_task(make_context, world):

@@ -10,10 +10,10 @@ from cslr.errors import ConfigError
 from cslr.methods.registry import METHODS
 from cslr.privacy.values import _SEAL
 from cslr.protocol.messages import Device
-from cslr.runs.checks import check_privacy
 from cslr.runs.directory import RunDirectory
+from cslr.runs.embedded import SettledConfig
 from cslr.runs.learn import run
-from cslr.runs.settled import SettledConfig
+from cslr.runs.prepare import check_privacy
 
 REFUSES = {"cslr-paper", "fedcil", "fedta"}
 SMALL = {"replay.dimension": 8, "paper.m": 24, "paper.n_r": 20, "head.rounds": 1}

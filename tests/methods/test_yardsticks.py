@@ -11,7 +11,7 @@ import pytest
 from cslr.errors import BudgetExceeded
 from cslr.methods.registry import METHODS, YARDSTICKS
 from cslr.protocol.head import initial_head
-from cslr.runs.metrics import backward_transfer
+from cslr.runs.measure import backward_transfer
 
 OPEN = [name for name in YARDSTICKS if METHODS[name].reads == "openly"]
 FAMILIES = ("classification", "intents", "tagging")

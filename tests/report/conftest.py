@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cslr.config import load_config
+from cslr.files import seal_arrays
 from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
 from cslr.privacy.plan import Budget
-from cslr.runs.checksum import seal_arrays
 from cslr.runs.directory import RunDirectory
 from cslr.seeding import Seeds
 

@@ -9,8 +9,9 @@ import pytest
 
 from cslr.config import load_config
 from cslr.errors import ConfigError, RunDirectoryError
-from cslr.runs.catalogue import compared, delete_run, find_runs, read_run
+from cslr.runs.catalogue import compared, delete_run, find_runs
 from cslr.runs.directory import RunDirectory
+from cslr.runs.results import read_run
 
 RESULT = {
     "method": "cslr",

@@ -14,8 +14,8 @@ from cslr.data.streams import load_stream
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, Plan, calibrate
 from cslr.research.experiments.grid import all_cells, load_experiment
+from cslr.runs.embedded import SettledConfig
 from cslr.runs.prepare import plan_of
-from cslr.runs.settled import SettledConfig
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 EMBEDDED = ("clinic", "desk", "ward")

@@ -26,10 +26,9 @@ from cslr.api.streamed import GIVEN
 from cslr.arrays import FloatArray
 from cslr.config import Config, with_settings
 from cslr.errors import ConfigError, DataError, EncoderError, RunDirectoryError
-from cslr.files import write_atomic
+from cslr.files import open_arrays, seal_line, write_atomic
 from cslr.privacy.accounting import ADVERSARIES, SCOPES, Adversary, Scope
 from cslr.protocol.head import FamilyName
-from cslr.runs.checksum import open_arrays, seal_line
 from cslr.runs.directory import SeedDirectory, read_config, read_trace
 from cslr.runs.predict import Predictor, load_predictor
 

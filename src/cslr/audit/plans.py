@@ -11,8 +11,8 @@ from cslr.data.streams import load_stream
 from cslr.errors import ConfigError, LedgerCorrupted
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Budget, Plan, Schedule
+from cslr.runs.embedded import SettledConfig, settle
 from cslr.runs.prepare import plan_of
-from cslr.runs.settled import SettledConfig, settle
 
 __all__ = ["Audited", "Shape", "plan_of_config", "plan_of_ledger", "shape_of_stream"]
 

@@ -136,7 +136,7 @@ def _audited(
     from cslr.audit.plans import Shape, plan_of_config, plan_of_ledger, shape_of_stream
     from cslr.config import load_config
     from cslr.runs.directory import ledgers_of
-    from cslr.runs.settled import SettledConfig
+    from cslr.runs.embedded import SettledConfig
 
     for flag, number in (("--tasks", tasks), ("--labels", labels)):
         if number is not None and number < 1:

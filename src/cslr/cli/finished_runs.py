@@ -74,7 +74,8 @@ def compare_command(
     Example: `cslr runs compare runs/a runs/b`
     """
     from cslr.errors import ConfigError
-    from cslr.runs.catalogue import cell, compared, read_run
+    from cslr.runs.catalogue import cell, compared
+    from cslr.runs.results import read_run
 
     if len(runs) < 2:
         raise ConfigError("compare needs at least two run directories; `cslr runs` lists them")
@@ -103,7 +104,8 @@ def delete_command(
 
     Example: `cslr runs delete runs/a runs/b`
     """
-    from cslr.runs.catalogue import delete_run, read_run
+    from cslr.runs.catalogue import delete_run
+    from cslr.runs.results import read_run
 
     for run in runs:
         read_run(run)

@@ -15,9 +15,8 @@ from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
     from cslr.config import Config
-    from cslr.runs.embedded import EmbeddedStream
+    from cslr.runs.embedded import EmbeddedStream, SettledConfig
     from cslr.runs.results import Result
-    from cslr.runs.settled import SettledConfig
 
 __all__ = ["run_command", "upgrade_command"]
 
@@ -183,8 +182,8 @@ def run_command(
         **_settings(setting or []),
     }
     from cslr.config import load_config
-    from cslr.runs.settled import settle
-    from cslr.runs.units import usual_unit
+    from cslr.runs.embedded import settle
+    from cslr.runs.learn import usual_unit
 
     if until is not None and until < 1:
         raise ConfigError(f"--until must be at least 1 task, not {until}")
@@ -214,7 +213,7 @@ def upgrade_command(
 
     Example: `cslr run --until 2 --run-dir runs/old`, then `cslr upgrade runs/old --encoder mpnet`
     """
-    from cslr.runs.settled import settle
+    from cslr.runs.embedded import settle
     from cslr.runs.upgrade import begin_upgrade, upgraded_config
 
     settled = settle(upgraded_config(run, encoder))
@@ -298,11 +297,14 @@ def _run(
 def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
     """Warnings before a run: few public sentences, weak privacy parameters."""
     from cslr.privacy.plan import promise_warnings
+    from cslr.runs.embedded import is_own
+    from cslr.runs.learn import units_of
     from cslr.runs.own_data import public_warning
-    from cslr.runs.units import units_of
 
     privacy, units = config.privacy, units_of(config, embedded.stream)
-    few = public_warning(config, embedded.public.shape, embedded.stream.family)
+    few = None
+    if is_own(config.stream):
+        few = public_warning(config, embedded.public.shape, embedded.stream.family)
     weak = promise_warnings(privacy.epsilon, privacy.delta, units, privacy.unit)
     return [*([few] if few else []), *[f"warning: {text}" for text in weak]]
 
@@ -332,7 +334,7 @@ def _show(
         print_summary,
         print_verdict,
     )
-    from cslr.runs.units import with_unit
+    from cslr.runs.learn import with_unit
 
     if quiet:
         print_verdict(result, Console())

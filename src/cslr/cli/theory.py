@@ -228,8 +228,7 @@ def _examine(
 
     from cslr.cli.show.theory import examined_json, print_examined
     from cslr.research.theory.anchors import MARGIN, examine
-    from cslr.runs.embedded import load_embedded
-    from cslr.runs.own_data import is_own
+    from cslr.runs.embedded import is_own, load_embedded
 
     if is_own(config.stream) or config.privacy.mode == "enforced":
         raise ConfigError(

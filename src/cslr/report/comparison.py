@@ -12,7 +12,8 @@ from cslr.files import write_atomic
 from cslr.report.charts import COLOURS, LABEL_COLOURS, Matrix, curve, drawn
 from cslr.report.run_facts import RunFacts, read_facts
 from cslr.report.run_report import figure, page, paragraph, table, write_report
-from cslr.runs.catalogue import StoredRun, cell, compared, find_runs
+from cslr.runs.catalogue import cell, compared, find_runs
+from cslr.runs.results import StoredRun
 
 __all__ = ["comparison_page", "write_comparison", "write_index"]
 

@@ -19,13 +19,12 @@ import numpy as np
 from cslr.arrays import FloatArray
 from cslr.config import Config
 from cslr.errors import CslrError, RunDirectoryError
-from cslr.files import write_atomic
+from cslr.files import open_arrays, seal_arrays, write_atomic
 from cslr.privacy.accounting import Charge, epsilon_of
 from cslr.privacy.ledger.book import Ledger
 from cslr.protocol.messages import MessageKind, messages_of
-from cslr.runs.catalogue import StoredRun, read_run
-from cslr.runs.checksum import open_arrays, seal_arrays
 from cslr.runs.directory import ledgers_of, read_trace
+from cslr.runs.results import StoredRun, read_run
 from cslr.setting_names import dotted
 
 if TYPE_CHECKING:

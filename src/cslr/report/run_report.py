@@ -37,7 +37,7 @@ from cslr.report.run_facts import (
     read_facts,
     who_sees_what,
 )
-from cslr.runs.verdict import verdict_of
+from cslr.runs.results import verdict_of
 
 __all__ = [
     "details",

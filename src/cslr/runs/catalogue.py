@@ -6,24 +6,18 @@ encoder need not be there any more.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from cslr.config import Config
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.runs.directory import read_config
-from cslr.runs.verdict import verdict_of
+from cslr.runs.results import StoredRun, read_run
 from cslr.setting_names import dotted
 
-__all__ = ["StoredRun", "cell", "compared", "delete_run", "find_runs", "read_run"]
-
-State = Literal["finished", "unfinished"]
+__all__ = ["cell", "compared", "delete_run", "find_runs"]
 
 _FILES: Final = (
     "config.json",
@@ -36,63 +30,6 @@ _FILES: Final = (
     ".*.part",
 )
 """What a run directory holds; one that holds more is not deleted."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoredRun:
-    """A run, read from its directory."""
-
-    path: Path
-    config: Config
-    result: dict[str, Any] | None
-    """``result.json``; None while the run is not finished."""
-    written: datetime
-    """When its configuration was written."""
-
-    @property
-    def state(self) -> State:
-        """Whether all tasks are learnt."""
-        return "unfinished" if self.result is None else "finished"
-
-    @property
-    def verdict(self) -> str:
-        """The first line of its result."""
-        if self.result is None:
-            return f"not finished; repeat its command with --run-dir {self.path}"
-        return verdict_of(self.result).text
-
-    def as_json(self) -> dict[str, Any]:
-        """As plain values."""
-        result = self.result or {}
-        return {
-            "run": str(self.path),
-            "state": self.state,
-            "started": self.written.isoformat(timespec="seconds"),
-            "stream": self.config.stream.name,
-            "method": self.config.method,
-            "privacy": self.config.privacy.mode,
-            "unit": self.config.privacy.unit,
-            "aa": result.get("aa"),
-            "epsilon": result.get("epsilon", {}).get("end_to_end", {}).get("roster"),
-            "verdict": self.verdict,
-        }
-
-
-def read_run(path: Path) -> StoredRun:
-    """The run in a directory."""
-    config = read_config(path)
-    file = path / "result.json"
-    result = None
-    if file.is_file():
-        try:
-            result = json.loads(file.read_text(encoding="utf-8"))
-            verdict_of(result)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise RunDirectoryError(
-                f"{file} is damaged; repeat the command of the run with --run-dir {path}"
-            ) from None
-    written = datetime.fromtimestamp((path / "config.json").stat().st_mtime)
-    return StoredRun(path, config, result, written)
 
 
 def find_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:

@@ -43,15 +43,18 @@ from cslr.config import Config, mistakes
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.files import (
     PRIVATE_FOLDER,
+    ends_in_damage,
     make_directory,
+    open_line,
     open_to_append,
+    seal_arrays,
+    seal_line,
     sync_directory,
     write_all,
     write_atomic,
 )
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.ledger.records import Receipt
-from cslr.runs.checksum import ends_in_damage, open_line, seal_arrays, seal_line
 
 __all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_trace"]
 

@@ -1,30 +1,146 @@
-"""A stream with its texts embedded: what all seeds and methods of a run share."""
+"""What all seeds and methods of a run share: the settled configuration, and its stream embedded.
+
+A configuration is settled once and then passed on: the user's, the declaration of own rows, and the
+method's settings.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.config import Config
-from cslr.data.streams import Label, Rows, Stream, load_stream
+from cslr.config import Config, StreamConfig
+from cslr.data.own import Declaration
+from cslr.data.own.reader.file_format import format_of
+from cslr.data.streams import STREAMS, Label, Rows, Stream, load_stream
 from cslr.data.streams.conll import tag_numbers
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import ConfigError, DataError
+from cslr.methods.method import Method
+from cslr.methods.registry import method_named
 from cslr.protocol.head import Family
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.translation import Translation
-from cslr.runs.own_data import load_own_stream
-from cslr.runs.settled import SettledConfig, settle
+from cslr.runs.own_data import complete, declaration_of, load_own_stream
 from cslr.text.cache import EmbeddingCache, default_directory
 from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.words import TokenEncoder, WordVectors, embed_words, load_token_encoder
 
-__all__ = ["EmbeddedRows", "EmbeddedStream", "embed_stream", "load_embedded"]
+__all__ = [
+    "EmbeddedRows",
+    "EmbeddedStream",
+    "SettledConfig",
+    "as_settled",
+    "embed_stream",
+    "is_own",
+    "load_embedded",
+    "settle",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class SettledConfig:
+    """One method of a run under its settings."""
+
+    given: Config
+    """The configuration that the run directory keeps: complete, and the same for all methods."""
+    name: str
+    """Of the method: the run's own, or one that it is compared with."""
+    method: Method
+    config: Config
+    """``given`` with what the method fixes and what it prefers."""
+    declaration: Declaration | None = None
+    """What is declared about own rows."""
+
+    @classmethod
+    def of(
+        cls, given: Config, declaration: Declaration | None = None, name: str | None = None
+    ) -> Self:
+        """Of a complete configuration, for its own method or for the one of this name."""
+        if declaration is None and is_own(given.stream):
+            raise ValueError("declaration is required for own rows; use settle(config)")
+        name = name or given.method
+        method = method_named(name)
+        return cls(given, name, method, method.settled(given), declaration)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether it is a method that the run's own is compared with."""
+        return self.name != self.given.method
+
+    def compared_with(self, name: str) -> SettledConfig:
+        """The same run for another method."""
+        return SettledConfig.of(self.given, self.declaration, name)
+
+
+def is_own(stream: StreamConfig) -> bool:
+    """Whether ``data`` names a file of rows, existing or not, and not a directory of data sets."""
+    if stream.data is None or stream.data.is_dir():
+        return False
+    if stream.data.is_file():
+        return True
+    try:
+        format_of(stream.data)
+    except DataError:
+        return False
+    return True
+
+
+def as_settled(config: Config | SettledConfig) -> SettledConfig:
+    """A complete configuration for its own method; itself if it is settled."""
+    if isinstance(config, SettledConfig):
+        return config
+    own = is_own(config.stream)
+    return SettledConfig.of(config, declaration_of(config.stream) if own else None)
+
+
+def settle(config: Config) -> SettledConfig:
+    """The configuration with the settings of the declaration of own rows and of the method.
+
+    Settings that contradict the declaration are refused.
+    """
+    if not is_own(config.stream):
+        _check_without_rows(config)
+        return SettledConfig.of(config)
+    declaration = declaration_of(config.stream)
+    return SettledConfig.of(complete(config, declaration), declaration)
+
+
+def _check_without_rows(config: Config) -> None:
+    """Refuse settings that need own rows, or a ledger of them, where there are none."""
+    stream, privacy = config.stream, config.privacy
+    if stream.data is not None and "name" not in stream.model_fields_set:
+        there = "a directory" if stream.data.is_dir() else "not a file of rows"
+        raise ConfigError(
+            f"--data {stream.data} is {there}; to read a data set of a directory, give "
+            f"--stream with one of {', '.join(STREAMS)}"
+        )
+    given = {
+        "--declaration": stream.declaration is not None,
+        "--anchors": stream.public is not None,
+        "--skip-bad-rows": stream.rows == "valid",
+    }
+    for flag, was_given in given.items():
+        if was_given:
+            raise ConfigError(f"{flag} requires your own data, --data FILE; remove it")
+    if privacy.federation is not None and privacy.mode != "enforced":
+        raise ConfigError(
+            "--federation requires --privacy enforced: add that, or remove --federation; a "
+            "simulation keeps its ledger in the run directory"
+        )
+    if privacy.mode == "enforced" and privacy.federation is None:
+        raise ConfigError(
+            "--privacy enforced requires --federation DIR (privacy.federation), the "
+            "directory of the ledger that all runs on the same data share"
+        )
+
+
+# -- its stream, embedded --------------------------------------------------------------------------
 
 PUBLIC_WORDS: Final = 40_000
 """Words of public sentences that a tagging stream's space is built from."""

@@ -7,39 +7,46 @@ shown are computed again if the run is repeated, at no privacy cost.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from cslr.config import Config
+from cslr.config import Config, with_settings
 from cslr.data.partition import describe_partition
+from cslr.data.streams import EMBEDDED, Stream, load_stream
+from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
 from cslr.federation.simulation import Population
 from cslr.methods.method import MethodContext, Stage
 from cslr.methods.registry import YARDSTICKS, method_named
-from cslr.privacy.accounting import ADVERSARIES, SCOPES
+from cslr.privacy.accounting import ADVERSARIES, SCOPES, Charge, epsilon_of
 from cslr.privacy.ledger.book import Ledger
-from cslr.privacy.plan import Plan
-from cslr.runs.checks import (
-    check_affordable,
+from cslr.privacy.plan import Plan, Schedule, Unit
+from cslr.protocol.evaluation import LABEL
+from cslr.runs.directory import RunDirectory, SeedDirectory
+from cslr.runs.embedded import EmbeddedStream, SettledConfig, as_settled
+from cslr.runs.measure import figures_of, plain, privately_measured
+from cslr.runs.mixed_encoders import in_common, translation_arrays
+from cslr.runs.predict import ModelFacts
+from cslr.runs.prepare import (
     check_evaluation,
     check_people,
     check_privacy,
     check_upgrade,
+    context_of,
+    ledger_of,
+    plan_of,
+    population_of,
+    with_head,
 )
-from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import EmbeddedStream
-from cslr.runs.measure import figures_of, plain, privately_measured
-from cslr.runs.mixed_encoders import in_common, translation_arrays
-from cslr.runs.predict import ModelFacts
-from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of, with_head
 from cslr.runs.results import Result, collect
-from cslr.runs.settled import SettledConfig, as_settled
 from cslr.seeding import Seeds
 
-__all__ = ["Step", "learn", "run"]
+__all__ = ["Step", "check_affordable", "learn", "run", "units_of", "usual_unit", "with_unit"]
 
 Step = Callable[[str, int, int], None]
 """Told of every step: what, how many are done, how many there are."""
@@ -136,6 +143,56 @@ def _check_affordable(settled: SettledConfig, plan: Plan, directory: RunDirector
         evaluated = directory.find(kind="evaluation", seed=seed) is not None
         with ledger_of(settled, seed, directory) as ledger:
             check_affordable(ledger, plan, directory.seed(seed), evaluated)
+
+
+def check_affordable(
+    ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool = False
+) -> None:
+    """Refuse, before the first release, a run that would exceed the budget.
+
+    Releases that were kept or charged before an interruption are paid for already, and so is an
+    evaluation in the trace (``evaluated``).
+    """
+    name, budget = ledger.federation.name, ledger.federation.budget
+    for record in ledger.records:
+        if record["kind"] == "plan" and record["body"]["plan"] != plan.as_dict():
+            fixed = record["body"]["plan"]
+            raise PlanChanged(
+                f"the plan of {name!r} was fixed by an earlier run: {fixed['releases']} "
+                f"releases for ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = "
+                f"{fixed['cap']}. Run with the same --epsilon, --q and --cap, and with "
+                "--evaluate private if and only if that run had it"
+            )
+    due = _due(ledger, plan, kept, evaluated)
+    if not ledger.charges or not due:
+        return
+    charges = [*ledger.charges, *due]
+    labels = [charge.label for charge in charges if charge.part != "evaluation"]
+    cap = ledger.cap if len(set(labels)) == len(labels) else None
+    after = epsilon_of(charges, budget.delta, budget.adversary, cap=cap)
+    if after > budget.epsilon + 1e-9:
+        spent = ledger.epsilon("end_to_end", budget.adversary)
+        raise BudgetExceeded(
+            f"this run's {len(due)} releases would bring {name!r} to ε = {after:.3g} against "
+            f"{budget.adversary}, beyond its budget of {budget.epsilon:g} (spent: {spent:.3g}). "
+            f"Nothing was released"
+        )
+
+
+def _due(ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool) -> list[Charge]:
+    """The charges that the run still has to make."""
+    if replace(plan.schedule, evaluation=0) != Schedule():
+        # Of several releases a task: all are due, or the run is already under way.
+        return [] if kept.path.exists() else plan.charges()
+    charges = [plan.charge(f"task {task}", task) for task in range(plan.releases)]
+    if plan.schedule.evaluation and not evaluated:
+        charges.append(plan.evaluation_charge(LABEL))
+    open_ = {label for label, _ in ledger.unsettled}
+    return [
+        charge
+        for charge in charges
+        if kept.load(charge.label) is None and charge.label not in open_
+    ]
 
 
 def _compared_with(config: Config) -> tuple[str, ...]:
@@ -256,3 +313,40 @@ def _note_cost(directory: RunDirectory, ledger: Ledger, plan: Plan, seed: int) -
         directory.note(
             kind="cost", seed=seed, epsilon=epsilon, sigma=plan.sigma, releases=len(ledger.charges)
         )
+
+
+# -- units of privacy ------------------------------------------------------------------------------
+
+
+def usual_unit(config: Config) -> Unit:
+    """The unit of a configuration that names none: a client, or what an embedded stream proposes.
+
+    A method that cannot hide a person hides a client.
+    """
+    if config.stream.data is not None or config.stream.name not in EMBEDDED:
+        return "client"
+    stream = load_stream(config.stream.name, None)
+    if stream.unit == "client":
+        return "client"
+    try:
+        check_privacy(SettledConfig.of(with_settings(config, {"privacy.unit": stream.unit})))
+    except ConfigError:
+        return "client"
+    return stream.unit
+
+
+def units_of(config: Config, stream: Stream) -> int:
+    """How many units of privacy are registered."""
+    if config.privacy.unit == "person":
+        return stream.registered_people
+    return config.stream.clients or stream.clients
+
+
+def with_unit(settled: SettledConfig, embedded: EmbeddedStream, unit: Unit) -> Result:
+    """The same simulated run for another unit, without yardsticks; nothing of it is kept."""
+    if settled.config.privacy.mode != "simulated":
+        raise ValueError("settled: only a simulation can be repeated for another unit")
+    other = with_settings(settled.given, {"privacy.unit": unit, "yardsticks": False})
+    with tempfile.TemporaryDirectory() as folder:
+        directory = RunDirectory(Path(folder) / "run", other)
+        return run(SettledConfig.of(other), embedded, directory, lambda what, done, total: None)

@@ -23,7 +23,7 @@ from cslr.data.own import (
 from cslr.data.own.public_text import FEWEST
 from cslr.data.own.reader.file_format import format_of, stem_of
 from cslr.data.own.reader.lines import lines_of
-from cslr.data.streams import STREAMS, Stream
+from cslr.data.streams import Stream
 from cslr.errors import ConfigError, DataError
 from cslr.privacy.ledger.fingerprints import OwnRows
 from cslr.privacy.ledger.pointer import ledger_directory
@@ -31,7 +31,6 @@ from cslr.privacy.ledger.pointer import ledger_directory
 __all__ = [
     "complete",
     "declaration_of",
-    "is_own",
     "load_own_stream",
     "pointer_beside",
     "public_warning",
@@ -43,35 +42,17 @@ MOST_PUBLIC: Final = 10_000
 _SHOWN: Final = 5
 
 
-def is_own(stream: StreamConfig) -> bool:
-    """Whether ``data`` names a file of rows, existing or not, and not a directory of data sets."""
-    if stream.data is None or stream.data.is_dir():
-        return False
-    if stream.data.is_file():
-        return True
-    try:
-        format_of(stream.data)
-    except DataError:
-        return False
-    return True
+def declaration_of(stream: StreamConfig) -> Declaration:
+    """The declaration of own rows."""
+    return load_declaration(_files(stream)[1])
 
 
-def declaration_of(stream: StreamConfig) -> Declaration | None:
-    """The declaration of own rows; None for other streams."""
-    return load_declaration(_files(stream)[1]) if is_own(stream) else None
-
-
-def complete(config: Config, declaration: Declaration | None = None) -> Config:
+def complete(config: Config, declaration: Declaration) -> Config:
     """The configuration with all settings that the declaration of own rows determines.
 
-    declaration: of own rows; None: it is read here. Contradicting settings are refused. Other
-    streams, and a complete configuration, are returned unchanged.
+    Contradicting settings are refused; a complete configuration is returned unchanged.
     """
-    if not is_own(config.stream):
-        _refuse_without_rows(config)
-        return config
     data, path = _files(config.stream)
-    declaration = declaration or load_declaration(path)
     declaration.require_confirmed()
     _refuse_contradictions(config, declaration, path)
     own_epsilon = "epsilon" in config.privacy.model_fields_set
@@ -128,7 +109,7 @@ def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str |
 
     shape: (n, d) of the embedded sentences.
     """
-    if not is_own(config.stream) or config.stream.public is None:
+    if config.stream.public is None:
         return None
     directions = min(config.replay.directions, shape[1])
     return few_public(config.stream.public, shape[0], directions, family)
@@ -208,33 +189,6 @@ def _public(stream: StreamConfig, declaration: Declaration, path: Path) -> Path:
     return path_given
 
 
-def _refuse_without_rows(config: Config) -> None:
-    stream, privacy = config.stream, config.privacy
-    if stream.data is not None and "name" not in stream.model_fields_set:
-        there = "a directory" if stream.data.is_dir() else "not a file of rows"
-        raise ConfigError(
-            f"--data {stream.data} is {there}; to read a data set of a directory, give "
-            f"--stream with one of {', '.join(STREAMS)}"
-        )
-    given = {
-        "--declaration": stream.declaration is not None,
-        "--anchors": stream.public is not None,
-        "--skip-bad-rows": stream.rows == "valid",
-    }
-    if flag := _first(given):
-        raise ConfigError(f"{flag} requires your own data, --data FILE; remove it")
-    if privacy.federation is not None and privacy.mode != "enforced":
-        raise ConfigError(
-            "--federation requires --privacy enforced: add that, or remove --federation; a "
-            "simulation keeps its ledger in the run directory"
-        )
-    if privacy.mode == "enforced" and privacy.federation is None:
-        raise ConfigError(
-            "--privacy enforced requires --federation DIR (privacy.federation), the "
-            "directory of the ledger that all runs on the same data share"
-        )
-
-
 def _refuse_contradictions(config: Config, declaration: Declaration, path: Path) -> None:
     """Refuse settings that contradict the declaration."""
     stream = config.stream
@@ -249,11 +203,12 @@ def _refuse_contradictions(config: Config, declaration: Declaration, path: Path)
         "--min-rows": stream.min_rows != StreamConfig.model_fields["min_rows"].default,
         "stream.poisoning": stream.hostile > 0,
     }
-    if flag := _first(given):
-        raise ConfigError(
-            f"{flag} is for simulated clients; the rows of {stream.data} name their clients, "
-            f"and {path} declares their number. Remove it"
-        )
+    for flag, was_given in given.items():
+        if was_given:
+            raise ConfigError(
+                f"{flag} is for simulated clients; the rows of {stream.data} name their clients, "
+                f"and {path} declares their number. Remove it"
+            )
     if stream.scenario not in (None, declaration.scenario):
         raise ConfigError(
             f"--scenario {stream.scenario} contradicts {path}, which declares "
@@ -302,10 +257,6 @@ def _refuse_another_promise(config: Config, declaration: Declaration, path: Path
             f"privacy.budget = {privacy.budget:g} contradicts the budget declared in {path}; "
             "remove it"
         )
-
-
-def _first(given: dict[str, bool]) -> str | None:
-    return next((flag for flag, was_given in given.items() if was_given), None)
 
 
 def _shared(source: Path, sentences: list[str]) -> str:

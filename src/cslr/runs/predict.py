@@ -17,11 +17,10 @@ from scipy.special import expit, softmax
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.errors import ConfigError, EncoderError, RunDirectoryError
-from cslr.files import write_atomic
+from cslr.files import open_arrays, open_line, seal_line, write_atomic
 from cslr.protocol.head import Family, FamilyName, Head
 from cslr.protocol.tags import decode
 from cslr.protocol.translation import Affine, translation_from
-from cslr.runs.checksum import open_arrays, open_line, seal_line
 from cslr.text.encoders import Encoder, embed, load_encoder
 from cslr.text.spacing import spaced
 from cslr.text.words import TokenEncoder, embed_words, load_token_encoder

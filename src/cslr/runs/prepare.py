@@ -1,4 +1,6 @@
-"""Preparation of a run: plan, population, ledger and method context of each seed."""
+"""Preparation of a run: checks of its configuration, then plan, population, ledger and method
+context of each seed.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,22 @@ from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
 from cslr.protocol.step4_aggregate.contribution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import EmbeddedStream
+from cslr.runs.embedded import EmbeddedStream, SettledConfig, is_own
 from cslr.runs.mixed_encoders import encoder_of
 from cslr.runs.own_data import rows_of
-from cslr.runs.settled import SettledConfig
 from cslr.seeding import Seeds
 
-__all__ = ["context_of", "ledger_of", "plan_of", "population_of", "with_head"]
+__all__ = [
+    "check_evaluation",
+    "check_people",
+    "check_privacy",
+    "check_upgrade",
+    "context_of",
+    "ledger_of",
+    "plan_of",
+    "population_of",
+    "with_head",
+]
 
 MANY_CLIENTS: Final = 500
 """Registered clients from which on each is taken to have few rows, as phones do."""
@@ -301,3 +312,122 @@ def _shares(embedded: EmbeddedStream) -> FloatArray:
     np.add.at(counts, (embedded.test.tasks, embedded.test.labels), 1.0)
     shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     return shares
+
+
+# -- checks before anything is read or released ----------------------------------------------------
+
+
+def check_privacy(settled: SettledConfig) -> None:
+    """Refuse settings that contradict enforced privacy or the method."""
+    config, method = settled.config, settled.method
+    enforced = config.privacy.mode == "enforced"
+    if enforced and method.reads == "openly":
+        raise ConfigError(
+            f"method {config.method!r} reads rows without noise, which is not allowed with "
+            "enforced privacy; use --method cslr"
+        )
+    if enforced and method.pools:
+        raise ConfigError(
+            f"method {config.method!r} needs the rows of all clients in one place, so it is for "
+            f"simulations alone; where privacy is enforced use --method cslr"
+        )
+    if enforced and config.head.kind == "federated":
+        raise ConfigError(
+            "--head federated sends updates without noise, which is not allowed with "
+            "enforced privacy; use --head released, --head rounds or --head dp-fedavg"
+        )
+    if enforced and config.replay.sends_lists:
+        raise ConfigError(
+            f"replay.release = {config.replay.release!r} reveals which clients hold rows of a "
+            "task, which ε does not cover, so it is not allowed with enforced privacy; use --set "
+            "replay.release=sum"
+        )
+    if config.stream.hostile and (enforced or method.reads != "privately"):
+        raise ConfigError(
+            "stream.poisoning requires a private method and simulated privacy; remove it, or "
+            "use --method cslr with --privacy simulated"
+        )
+    if config.stream.hostile and not method.faces_hostile:
+        raise ConfigError(f"{config.method} does not study hostile clients; use cslr or dp-sgd")
+    if config.privacy.unit == "person":
+        _check_person(settled)
+    if config.upgrade and not method.carries:
+        raise ConfigError(
+            f"method {config.method!r} has no releases to carry over to another encoder; use "
+            "--method cslr"
+        )
+    declaration = settled.declaration
+    public_rows = declaration is not None and declaration.public_rows
+    if is_own(config.stream) and not enforced and not public_rows:
+        raise ValueError("config must be settled (runs.embedded.settle) before own rows are read")
+
+
+def _check_person(settled: SettledConfig) -> None:
+    """Refuse a person as the unit where a contribution cannot be one person's."""
+    config = settled.config
+    if not settled.method.hides_people:
+        raise ConfigError(
+            f"{config.method} trains models on all rows of a client and cannot hide one person "
+            f"inside it; use --unit client, or another method such as cslr"
+        )
+    if config.replay.sends_lists:
+        raise ConfigError(
+            f"{config.method} with replay.release = 'list' cannot hide one person: a list comes "
+            "under its sender's name, so people in a client could be distinguished; use --unit "
+            "client or --set replay.release=sum"
+        )
+    if config.stream.hostile:
+        raise ConfigError(
+            "stream.poisoning is about hostile clients, not about people inside them; use "
+            "--unit client"
+        )
+
+
+def check_people(settled: SettledConfig, stream: Stream) -> None:
+    """Refuse settings that cannot protect a person in several clients."""
+    privacy = settled.config.privacy
+    if privacy.unit == "client" or stream.clients_per_person == 1:
+        return
+    rates = (privacy.participation, settled.method.head_q or 1.0)
+    if privacy.adversary == "public" and min(rates) < 1:
+        raise ConfigError(
+            "with clients_per_person > 1 each client samples a person independently, so sampling "
+            "amplifies privacy less than is accounted for; use --q 1 or adversary = 'roster'"
+        )
+    if privacy.evaluation == "private":
+        raise ConfigError(
+            "--evaluate private counts a person's answers in one client; with clients_per_person "
+            "> 1 use --evaluate shown or none"
+        )
+
+
+def check_evaluation(settled: SettledConfig, stream: Stream) -> None:
+    """Refuse a private evaluation without test rows of clients or without a budget."""
+    config = settled.config
+    if config.privacy.evaluation != "private":
+        return
+    if settled.method.reads != "privately":
+        raise ConfigError(
+            "--evaluate private requires a method with a privacy budget, and "
+            f"{config.method!r} has none; use --evaluate shown or --method cslr"
+        )
+    if math.isinf(config.privacy.epsilon) or config.head.kind == "federated":
+        raise ConfigError("--evaluate private requires a finite ε; use --evaluate shown")
+    if config.client_encoders:
+        raise ConfigError(
+            "--evaluate private requires that all clients run one encoder; use --evaluate shown"
+        )
+    if stream.test.clients is None:
+        raise ConfigError(
+            "--evaluate private requires test rows that belong to clients, and those of "
+            f"{stream.name!r} do not; use --evaluate shown or stored"
+        )
+
+
+def check_upgrade(config: Config, tasks: int) -> None:
+    """Refuse an upgrade after more tasks than the stream has."""
+    if config.upgrade > tasks:
+        raise ConfigError(
+            f"upgrade = {config.upgrade}: the stream has only {tasks} tasks; set upgrade to at "
+            f"most {tasks}"
+        )

@@ -2,27 +2,49 @@
 
 Scores are percentages. Every ε comes from the ledger through the trace. Scores that are only shown
 come from the run itself and are stored nowhere.
+
+The verdict is one sentence, the first line of every result. It depends on the values of
+``result.json`` only, so a stored run and a fresh one have the same verdict, and scores that are not
+stored cannot enter it.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.config import Config, Evaluate
 from cslr.data.streams import Stream
+from cslr.errors import RunDirectoryError
 from cslr.methods.registry import YARDSTICKS
-from cslr.runs.directory import RunDirectory
-from cslr.runs.measure import PrivateFigures, private_figures
-from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
-from cslr.runs.verdict import verdict_of
+from cslr.runs.directory import RunDirectory, read_config
+from cslr.runs.measure import (
+    PrivateFigures,
+    average_accuracy,
+    backward_transfer,
+    closed_share,
+    forward_transfer,
+    private_figures,
+)
 
-__all__ = ["Figures", "Result", "collect"]
+__all__ = [
+    "Figures",
+    "Level",
+    "Result",
+    "StoredRun",
+    "Verdict",
+    "collect",
+    "read_run",
+    "verdict_of",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,3 +304,144 @@ def _number(value: float) -> float | None:
 
 def _rows(matrix: FloatArray) -> list[list[float | None]]:
     return [[_number(value) for value in row] for row in matrix]
+
+
+# -- the verdict -----------------------------------------------------------------------------------
+
+Level = Literal["above", "below", "unknown"]
+
+_FREE_HEAD: Final = "below zero-shot: keep the free head (--method zero-shot, ε = 0)"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sentence, and whether private data helped."""
+
+    text: str
+    level: Level
+    """above or below zero-shot; unknown where no exact score is known."""
+
+
+def verdict_of(result: Mapping[str, Any]) -> Verdict:
+    """The verdict on the object that ``cslr run --json`` prints or ``result.json`` holds."""
+    promise = _promise(result)
+    score = result.get("aa")
+    free = _yardstick(result, "zero-shot")
+    if result["method"] == "zero-shot" and score is not None:
+        return Verdict(f"zero-shot itself, {score:.1f} %; {promise}", "unknown")
+    if score is None or free is None:
+        return Verdict(f"{_unscored(result)}; {promise}", "unknown")
+    gain = round(score - free, 1)
+    parts = [f"{gain:+.1f} over zero-shot", *_gap(result), promise]
+    if gain < 0:
+        parts = [f"{-gain:.1f} below zero-shot", promise, _FREE_HEAD]
+    if gain == 0:
+        parts = ["no better than zero-shot", promise, "the free head does as well"]
+    return Verdict(", ".join(parts[:-1]) + ("; " if gain <= 0 else ", ") + parts[-1], _level(gain))
+
+
+def _level(gain: float) -> Level:
+    return "above" if gain > 0 else "below"
+
+
+def _yardstick(result: Mapping[str, Any], name: str) -> float | None:
+    score: float | None = result.get("yardsticks", {}).get(name, {}).get("aa")
+    return score
+
+
+def _gap(result: Mapping[str, Any]) -> list[str]:
+    """Share of the gap between zero-shot and pooled training that is closed, where it is known."""
+    score, free, pooled = result["aa"], _yardstick(result, "zero-shot"), _yardstick(result, "joint")
+    if free is None or pooled is None:
+        return []
+    if pooled <= free:
+        return ["zero-shot is already no worse than pooled training"]
+    share = round(100 * (score - free) / (pooled - free))
+    return (
+        ["no worse than pooled training"] if share >= 100 else [f"{share} % of the gap to pooled"]
+    )
+
+
+def _promise(result: Mapping[str, Any]) -> str:
+    """ε for the unit, against the roster, end to end."""
+    epsilon = result["epsilon"].get("end_to_end", {}).get("roster")
+    whom = f"for a {result['unit']}"
+    if epsilon is None or not math.isfinite(epsilon):
+        return f"ε = ∞ {whom}: not private"
+    if epsilon == 0:
+        return "ε = 0: no private row was read"
+    simulated = " (simulated)" if result["privacy"] == "simulated" else ""
+    return f"ε = {epsilon:.3g} {whom}{simulated}"
+
+
+def _unscored(result: Mapping[str, Any]) -> str:
+    """The verdict where there is no exact score to compare with zero-shot."""
+    counted = result.get("private_evaluation")
+    if counted is not None and counted.get("aa") is not None:
+        return f"noisy accuracy {counted['aa']:.1f} %, nothing to compare it with"
+    rule = result.get("evaluate")
+    if rule == "shown" and not result.get("evaluated"):
+        return "scores were shown and not stored"
+    return "trained, not evaluated" if rule == "none" else "trained, no scores to compare"
+
+
+# -- a result that is stored -----------------------------------------------------------------------
+
+State = Literal["finished", "unfinished"]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A run, read from its directory."""
+
+    path: Path
+    config: Config
+    result: dict[str, Any] | None
+    """``result.json``; None while the run is not finished."""
+    written: datetime
+    """When its configuration was written."""
+
+    @property
+    def state(self) -> State:
+        """Whether all tasks are learnt."""
+        return "unfinished" if self.result is None else "finished"
+
+    @property
+    def verdict(self) -> str:
+        """The first line of its result."""
+        if self.result is None:
+            return f"not finished; repeat its command with --run-dir {self.path}"
+        return verdict_of(self.result).text
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain values."""
+        result = self.result or {}
+        return {
+            "run": str(self.path),
+            "state": self.state,
+            "started": self.written.isoformat(timespec="seconds"),
+            "stream": self.config.stream.name,
+            "method": self.config.method,
+            "privacy": self.config.privacy.mode,
+            "unit": self.config.privacy.unit,
+            "aa": result.get("aa"),
+            "epsilon": result.get("epsilon", {}).get("end_to_end", {}).get("roster"),
+            "verdict": self.verdict,
+        }
+
+
+def read_run(path: Path) -> StoredRun:
+    """The run in a directory."""
+    config = read_config(path)
+    file = path / "result.json"
+    result = None
+    if file.is_file():
+        try:
+            result = json.loads(file.read_text(encoding="utf-8"))
+            verdict_of(result)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RunDirectoryError(
+                f"{file} is damaged; repeat the command of the run with --run-dir {path}"
+            ) from None
+    written = datetime.fromtimestamp((path / "config.json").stat().st_mtime)
+    return StoredRun(path, config, result, written)

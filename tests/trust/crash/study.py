@@ -29,9 +29,8 @@ import cslr.runs.learn as runner_module
 from cslr.config import Config, load_config
 from cslr.files import write_atomic
 from cslr.runs.directory import RunDirectory
-from cslr.runs.embedded import load_embedded
+from cslr.runs.embedded import load_embedded, settle
 from cslr.runs.learn import run
-from cslr.runs.own_data import complete
 
 from .points import Points
 
@@ -76,7 +75,7 @@ class Case:
 
     def config(self) -> Config:
         given = {"stream.data": self.rows, **SMALL, **self.settings}
-        return complete(load_config(None, given))
+        return settle(load_config(None, given)).given
 
     def begin(self) -> None:
         """Nothing but rows, their declaration and public sentences."""

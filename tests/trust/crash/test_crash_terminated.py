@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cslr.data.streams import load_stream
-from cslr.runs.checksum import open_line
+from cslr.files import open_line
 from cslr.text.cache import EmbeddingCache
 from cslr.text.encoders import load_encoder
 

@@ -14,8 +14,7 @@ from rich.text import Text
 from cslr.methods.registry import METHODS, YARDSTICKS
 from cslr.privacy.accounting import ADVERSARIES, SCOPES
 from cslr.runs.measure import PrivateFigures
-from cslr.runs.results import Figures, Result
-from cslr.runs.verdict import verdict_of
+from cslr.runs.results import Figures, Result, verdict_of
 
 __all__ = ["print_next", "print_other_unit", "print_summary", "print_verdict"]
 

@@ -33,9 +33,8 @@ from cslr.protocol.translation import (
     relative,
 )
 from cslr.research.theory.coverage import FAR, nearest_distance
-from cslr.runs.embedded import embed_stream
+from cslr.runs.embedded import SettledConfig, embed_stream, settle
 from cslr.runs.own_data import MOST_PUBLIC
-from cslr.runs.settled import SettledConfig, settle
 from cslr.seeding import Seeds
 from cslr.text.spacing import spaced
 

@@ -16,9 +16,9 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
 from cslr.errors import ConfigError, RunDirectoryError
+from cslr.files import open_arrays
 from cslr.numerics.mixture import Gaussians
 from cslr.protocol.head import Family, Head
-from cslr.runs.checksum import open_arrays
 from cslr.runs.directory import read_config, read_trace
 from cslr.runs.predict import ModelFacts
 

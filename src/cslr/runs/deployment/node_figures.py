@@ -17,8 +17,8 @@ from cslr.federation.parties.question import digest_of
 from cslr.protocol.evaluation import Graded
 from cslr.runs.deployment.node_rows import embedded_rows
 from cslr.runs.deployment.source import Source
+from cslr.runs.measure import right_rows
 from cslr.runs.predict import load_predictor
-from cslr.runs.scoring import right_rows
 
 __all__ = ["graded_rows", "own_accuracy"]
 

@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from cslr.data.streams import Label, Rows, Stream, Task
 from cslr.protocol.head import Family
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
-from cslr.runs.scoring import Scored, entity_f1, intent_metrics, right_rows, score
+from cslr.runs.measure import Scored, entity_f1, intent_metrics, right_rows, score
 
 EVERY = np.ones(3, dtype=bool)
 NAMES = {"tagging": ("O", "drug", "place")}

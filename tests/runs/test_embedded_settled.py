@@ -7,7 +7,7 @@ import pytest
 from cslr.config import Config
 from cslr.errors import ConfigError
 from cslr.methods.registry import METHODS
-from cslr.runs.settled import SettledConfig, settle
+from cslr.runs.embedded import SettledConfig, settle
 
 
 @pytest.mark.parametrize("name", METHODS)

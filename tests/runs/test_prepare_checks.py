@@ -14,15 +14,15 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.protocol.evaluation import LABEL
-from cslr.runs.checks import (
-    check_affordable,
+from cslr.runs.directory import SeedDirectory
+from cslr.runs.embedded import SettledConfig
+from cslr.runs.learn import check_affordable
+from cslr.runs.prepare import (
     check_evaluation,
     check_people,
     check_privacy,
     check_upgrade,
 )
-from cslr.runs.directory import SeedDirectory
-from cslr.runs.settled import SettledConfig
 
 PERSON = {"privacy.unit": "person"}
 ENFORCED = {"privacy.mode": "enforced", "privacy.federation": "federation"}

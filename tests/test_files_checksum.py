@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from cslr.runs.checksum import ends_in_damage, open_arrays, open_line, seal_arrays, seal_line
+from cslr.files import ends_in_damage, open_arrays, open_line, seal_arrays, seal_line
 
 VALUES = {"kind": "row", "scores": [0.5, None], "seed": 13}
 

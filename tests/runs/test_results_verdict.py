@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cslr.runs.verdict import verdict_of
+from cslr.runs.results import verdict_of
 
 
 def result(aa: float | None = 80.6, zero: float | None = 75.4, joint: float | None = 86.0, **more):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cslr.runs.metrics import average_accuracy, backward_transfer, closed_share, forward_transfer
+from cslr.runs.measure import average_accuracy, backward_transfer, closed_share, forward_transfer
 
 # a[r, j] of three tasks; row 0 is before any training.
 MATRIX = np.array(
