@@ -341,6 +341,7 @@ def test_methods_that_are_folders_are_imported_when_asked_for():
 SHARED_FILE_NAMES = {
     "audit.py": ("cli", "cli/show"),  # a verb, and what it prints
     "theory.py": ("cli", "cli/show"),  # a verb, and what it prints
+    "run.py": ("cli", "cli/show"),  # a verb, and what it prints
     "predict.py": ("cli", "runs"),  # a verb, and what it runs
     "ag_news.py": ("data/hub", "data/streams"),  # a data set downloaded, and read
     "amazon.py": ("data/hub", "data/streams"),

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from cslr.config import Config, load_config
+from cslr.config import Config, dotted, load_config, nested
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.methods.registry import METHODS
 from cslr.paper_constants import PaperConstants
 from cslr.research.experiments.grid import Cell
 from cslr.runs.directory import RunDirectory, read_config
-from cslr.setting_names import dotted, nested
 
 MOST = 35
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from cslr.cli.show.summary import print_next, print_summary
+from cslr.cli.show.run import print_next, print_summary
 from cslr.data.streams import load_stream
 from cslr.report.story import write_story
 from cslr.runs.directory import RunDirectory, read_config

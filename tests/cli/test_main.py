@@ -18,7 +18,7 @@ from rich.console import Console
 from safetensors.numpy import load_file
 
 from cslr.cli.main import main
-from cslr.cli.show.summary import print_summary
+from cslr.cli.show.run import print_summary
 from cslr.config import load_config
 from cslr.data.streams import Label, load_stream
 from cslr.runs.directory import RunDirectory

@@ -17,10 +17,10 @@ from cslr.methods.gradient_rounds import (
     LEAST_UNITS,
     ROUNDS,
     gradient_stage,
-    may_choose_rounds,
     prefers_rounds,
     start_rule,
 )
+from cslr.methods.method import may_choose_rounds
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.step5_rounds import NoisyGradient

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cslr.config import load_config
-from cslr.data.partition import dirichlet_partition
+from cslr.data.stream import dirichlet_partition
 from cslr.data.streams import load_stream
 from cslr.protocol.step4_aggregate.contribution import MOST_ROWS, Units
 from cslr.runs.prepare import FEW_ROWS, MANY_CLIENTS, _units

@@ -342,7 +342,7 @@ import sys
 from pathlib import Path
 from cslr.text.cache import EmbeddingCache
 from cslr.text.encoders import embed, load_encoder
-import cslr.data.partition, cslr.data.streams
+import cslr.data.stream, cslr.data.streams
 
 encoder = load_encoder("minilm")
 vectors = embed(["one", "two", "one"], encoder, EmbeddingCache(Path(sys.argv[1])))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 from rich.console import Console
 
-from cslr.cli.show.progress import steps
+from cslr.cli.show.run import steps
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:

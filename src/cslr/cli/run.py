@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
-from cslr.cli.show.progress import steps
+from cslr.cli.show.run import steps
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _show(
     result: Result, settled: SettledConfig, embedded: EmbeddedStream, *, quiet: bool, compare: bool
 ) -> None:
     """Print a result: one line if quiet, else all of it, beside the other unit if wanted."""
-    from cslr.cli.show.summary import (
+    from cslr.cli.show.run import (
         print_next,
         print_other_unit,
         print_summary,

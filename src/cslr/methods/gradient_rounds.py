@@ -9,12 +9,11 @@ labels, and the replay is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from cslr.config import Config
 from cslr.errors import ConfigError
-from cslr.methods.method import MethodContext
+from cslr.methods.method import MethodContext, all_labels_in_every_task
 from cslr.privacy.plan import Plan
 from cslr.protocol.head import FamilyName, Head
 from cslr.protocol.ports import Cohort
@@ -24,11 +23,9 @@ from cslr.protocol.updates import UpdateId, release_update, update_ask
 
 __all__ = [
     "ROUNDS",
-    "all_labels_in_every_task",
     "check_tasks",
     "gradient_facts",
     "gradient_stage",
-    "may_choose_rounds",
     "prefers_rounds",
     "signal_of",
     "start_rule",
@@ -47,28 +44,6 @@ LEAST_SIGNAL: Final[Mapping[FamilyName, float]] = {
 }
 """Expected units of a task over the noise multiplier of one release, likewise: with less of it
 statistics and the label prior know more. A sentence has many words, so it takes fewer of them."""
-
-
-def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
-    """Whether each task declares all labels."""
-    return all(len(set(task)) == labels for task in tasks)
-
-
-def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int) -> bool:
-    """Whether gradient rounds may be chosen for a declared stream.
-
-    That is: no head is configured, every task has all labels, there is one encoder, and no setting
-    asks for a released replay.
-    """
-    replay = config.replay
-    asked = (replay.release, replay.sub_modes, config.paper.list_size)
-    return (
-        config.head.kind is None
-        and all_labels_in_every_task(tasks, labels)
-        and not config.encoders
-        and replay.prior == "labels"
-        and asked == (None,) * len(asked)
-    )
 
 
 def prefers_rounds(plan: Plan, units: int, family: FamilyName) -> bool:

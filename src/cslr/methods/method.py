@@ -287,3 +287,25 @@ def head_on_rows(
     settings = HeadSettings(learning_rate=1e-3, sigmoid=context.family.sigmoid)
     passes = math.ceil(steps / math.ceil(max(len(batch[0]), 1) / settings.batch))
     return train_head(start, [batch] * passes, settings, context.seeds.at(name, "batches"))
+
+
+def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
+    """Whether each task declares all labels."""
+    return all(len(set(task)) == labels for task in tasks)
+
+
+def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int) -> bool:
+    """Whether gradient rounds may be chosen for a declared stream.
+
+    That is: no head is configured, every task has all labels, there is one encoder, and no setting
+    asks for a released replay.
+    """
+    replay = config.replay
+    asked = (replay.release, replay.sub_modes, config.paper.list_size)
+    return (
+        config.head.kind is None
+        and all_labels_in_every_task(tasks, labels)
+        and not config.encoders
+        and replay.prior == "labels"
+        and asked == (None,) * len(asked)
+    )

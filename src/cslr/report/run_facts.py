@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.config import Config
+from cslr.config import Config, dotted
 from cslr.errors import CslrError, RunDirectoryError
 from cslr.files import open_arrays, seal_arrays, write_atomic
 from cslr.privacy.accounting import Charge, epsilon_of
@@ -25,7 +25,6 @@ from cslr.privacy.ledger.book import Ledger
 from cslr.protocol.messages import MessageKind, messages_of
 from cslr.runs.directory import ledgers_of, read_trace
 from cslr.runs.results import StoredRun, read_run
-from cslr.setting_names import dotted
 
 if TYPE_CHECKING:
     from cslr.runs.embedded import EmbeddedStream

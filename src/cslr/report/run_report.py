@@ -19,7 +19,7 @@ import numpy as np
 
 from cslr import __version__
 from cslr.files import write_atomic
-from cslr.methods.picture import BLOCK_NAMES
+from cslr.methods.cslr import BLOCK_NAMES
 from cslr.report.charts import (
     accuracy_chart,
     bars_chart,

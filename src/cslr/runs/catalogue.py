@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from cslr.config import dotted
 from cslr.errors import ConfigError, RunDirectoryError
 from cslr.runs.directory import read_config
 from cslr.runs.results import StoredRun, read_run
-from cslr.setting_names import dotted
 
 __all__ = ["cell", "compared", "delete_run", "find_runs"]
 

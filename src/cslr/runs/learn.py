@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cslr.config import Config, with_settings
-from cslr.data.partition import describe_partition
+from cslr.data.stream import describe_partition
 from cslr.data.streams import EMBEDDED, Stream, load_stream
 from cslr.errors import BudgetExceeded, ConfigError, PlanChanged
 from cslr.federation.simulation import Population

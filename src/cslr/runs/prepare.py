@@ -12,12 +12,11 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config, with_settings
-from cslr.data.partition import assign_clients
-from cslr.data.stream import Stream
+from cslr.data.stream import Stream, assign_clients
 from cslr.errors import ConfigError
 from cslr.federation.simulation import Population
-from cslr.methods.gradient_rounds import may_choose_rounds, prefers_rounds
-from cslr.methods.method import Earlier, MethodContext, View
+from cslr.methods.gradient_rounds import prefers_rounds
+from cslr.methods.method import Earlier, MethodContext, View, may_choose_rounds
 from cslr.paper_constants import NOISE_TABLE
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger

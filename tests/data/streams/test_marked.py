@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from cslr.data.stream import declared_labels
 from cslr.data.streams.conll import tag_numbers
-from cslr.data.streams.data_directory import declared_labels
 from cslr.data.streams.marked import tagged_example
 from cslr.errors import DataError
 

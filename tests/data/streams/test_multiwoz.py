@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cslr.data.stream import Row
 from cslr.data.streams import Stream, load_stream
-from cslr.data.streams.data_directory import Row, Sizes
+from cslr.data.streams.data_directory import Sizes
 from cslr.data.streams.multiwoz import SERVICES, load_multiwoz, multiwoz_rows
 from cslr.errors import ConfigError, DataError
 

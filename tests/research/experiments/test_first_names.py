@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from cslr.config import load_config
+from cslr.config import dotted, load_config
 from cslr.research.experiments.first_names import first_names
 from cslr.research.experiments.grid import Cell
-from cslr.setting_names import dotted
 
 FIRST = [
     ({"replay.anchors": 24}, {"paper.m": 24}),

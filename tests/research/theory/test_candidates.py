@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cslr.config import with_settings
-from cslr.data.partition import assign_clients
+from cslr.data.stream import assign_clients
 from cslr.data.streams import Rows
 from cslr.errors import DataError
 from cslr.research.theory.candidates import simulated_candidates

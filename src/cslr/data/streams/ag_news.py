@@ -27,11 +27,9 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from cslr.data.stream import Label, Stream, Task, labels_from_toml
+from cslr.data.stream import Label, Row, Stream, Task, as_rows, labels_from_toml
 from cslr.data.streams.data_directory import (
-    Row,
     Sizes,
-    as_rows,
     data_directory,
     gzip_lines,
     in_hash_order,

@@ -27,13 +27,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cslr.data.stream import Label, Stream, Task
+from cslr.data.stream import Label, Row, Stream, Task, as_rows, declared_labels
 from cslr.data.streams.data_directory import (
-    Row,
     Sizes,
-    as_rows,
     data_directory,
-    declared_labels,
     gzip_lines,
     in_hash_order,
     parts,

@@ -13,22 +13,16 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
-
-from cslr.data.stream import Label, Rows, labels_from_toml
+from cslr.data.stream import Row
 from cslr.errors import ConfigError, DataError
 
 __all__ = [
-    "Row",
     "Sizes",
-    "as_rows",
     "data_directory",
-    "declared_labels",
     "gzip_lines",
     "hash_of",
     "in_hash_order",
@@ -40,20 +34,6 @@ __all__ = [
 ]
 
 _PUBLIC = "anchors/wikipedia_sentences.txt.gz"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One text with its label, its task, and where it has them other labels and a person.
-
-    For tagging ``label`` is the first word's tag and ``others`` are those of the other words.
-    """
-
-    text: str
-    label: int
-    task: int
-    others: tuple[int, ...] = ()
-    person: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,17 +96,6 @@ def leaving_some(count: int, available: int) -> int:
     return min(count, max(1, 3 * available // 5))
 
 
-def as_rows(rows: list[Row]) -> Rows:
-    """As a stream has them."""
-    _, people = np.unique([row.person for row in rows], return_inverse=True)
-    return Rows(
-        tuple(row.text for row in rows),
-        tuple((row.label, *row.others) for row in rows),
-        np.array([row.task for row in rows], dtype=np.int64),
-        people if any(row.person for row in rows) else None,
-    )
-
-
 def data_directory(
     data: Path | None,
     stream: str,
@@ -140,12 +109,6 @@ def data_directory(
     if not data.is_dir():
         raise DataError(f"data directory {data} does not exist; give --data DIR with {wanted}")
     return data
-
-
-def declared_labels(name: str) -> tuple[Label, ...]:
-    """The labels of the file ``name`` that comes with the program."""
-    path = files("cslr.data.streams").joinpath(name)
-    return labels_from_toml(path.read_text(encoding="utf-8"), name)
 
 
 def public_sentences(directory: Path, count: int) -> tuple[str, ...]:

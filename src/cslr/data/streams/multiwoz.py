@@ -31,13 +31,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from cslr.data.stream import Stream, Task
+from cslr.data.stream import Row, Stream, Task, as_rows, declared_labels
 from cslr.data.streams.data_directory import (
-    Row,
     Sizes,
-    as_rows,
     data_directory,
-    declared_labels,
     gzip_lines,
     hash_of,
     leaving_some,

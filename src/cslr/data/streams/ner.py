@@ -26,14 +26,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cslr.data.stream import Label, Stream, Task
+from cslr.data.stream import Label, Row, Stream, Task, as_rows, declared_labels
 from cslr.data.streams.conll import TaggedSentence, numbered, read_conll
 from cslr.data.streams.data_directory import (
-    Row,
     Sizes,
-    as_rows,
     data_directory,
-    declared_labels,
     hash_of,
     leaving_some,
     public_sentences,

@@ -32,14 +32,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cslr.data.stream import Rows, Stream, Task
+from cslr.data.stream import Row, Rows, Stream, Task, as_rows, declared_labels
 from cslr.data.streams.conll import numbered, read_conll2012
 from cslr.data.streams.data_directory import (
-    Row,
     Sizes,
-    as_rows,
     data_directory,
-    declared_labels,
     hash_of,
     leaving_some,
     public_sentences,

@@ -21,9 +21,8 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from cslr.data.stream import Label, Stream, Task
+from cslr.data.stream import Label, Row, Stream, Task, as_rows, declared_labels
 from cslr.data.streams.conll import BadLine, TaggedSentence, conll_sentences, tag_numbers
-from cslr.data.streams.data_directory import Row, as_rows, declared_labels
 from cslr.errors import ConfigError, DataError
 from cslr.text.spacing import spaced
 

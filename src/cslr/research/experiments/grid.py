@@ -27,10 +27,9 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cslr.config import Config, StreamConfig, load_config, mistakes, with_settings
+from cslr.config import Config, StreamConfig, dotted, load_config, mistakes, with_settings
 from cslr.errors import ConfigError
 from cslr.research.experiments.first_names import first_names
-from cslr.setting_names import dotted
 
 __all__ = [
     "STUDIES_KEPT",

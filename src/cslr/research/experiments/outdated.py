@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from cslr.config import dotted
 from cslr.errors import DataError
 from cslr.research.experiments.first_names import FORMERLY, first_names
 from cslr.research.experiments.grid import Cell, plain_config
-from cslr.setting_names import dotted
 
 __all__ = ["outdated"]
 

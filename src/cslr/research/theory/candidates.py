@@ -15,7 +15,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.config import Config
-from cslr.data.partition import assign_clients
+from cslr.data.stream import assign_clients
 from cslr.errors import DataError
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.public_space import PublicSpace, build_space, declare_modes

@@ -12,8 +12,8 @@ from cslr.federation.parties.question import digest_of, pack_agreement
 from cslr.federation.simulation import Population
 from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 from cslr.methods.cslr import agree
-from cslr.methods.gradient_rounds import CLIP, all_labels_in_every_task
-from cslr.methods.method import MethodContext
+from cslr.methods.gradient_rounds import CLIP
+from cslr.methods.method import MethodContext, all_labels_in_every_task
 from cslr.methods.registry import method_named
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys

@@ -8,7 +8,7 @@ import numpy as np
 
 from cslr.config import Config
 from cslr.data.own import load_own
-from cslr.data.partition import assign_clients
+from cslr.data.stream import assign_clients
 from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Charter
 from cslr.federation.simulation import Population

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cslr.config import Config, StreamConfig
-from cslr.data.partition import RESAMPLED_ROWS, assign_clients
+from cslr.data.stream import RESAMPLED_ROWS, assign_clients
 from cslr.data.streams import Label, Rows, Stream, Task, load_stream
 from cslr.errors import ConfigError
 from cslr.protocol.head import Family

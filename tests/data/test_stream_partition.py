@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cslr.data.partition import describe_partition, dirichlet_partition
+from cslr.data.stream import describe_partition, dirichlet_partition
 from cslr.errors import ConfigError, DataError
 from cslr.seeding import Seeds
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from cslr.cli.show.progress import StepLines, steps
+from cslr.cli.show.run import StepLines, steps
 from cslr.text.embed import progress_bar
 
 
