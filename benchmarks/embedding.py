@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.text.embed import slices, unit_rows
+from cslr.text.cache import slices, unit_rows
 from cslr.text.encoders import SentenceEncoder, load_encoder
 
 OWN_DATA: Final = Path(__file__).parent.parent / "examples" / "own_data"

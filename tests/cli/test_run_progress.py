@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from cslr.cli.show.run import StepLines, steps
-from cslr.text.embed import progress_bar
+from cslr.text.progress_bar import progress_bar
 
 
 def test_the_first_step_is_printed_and_then_a_line_every_so_often():

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cslr.arrays import FloatArray
 from cslr.errors import DataError
-from cslr.text.embed import unit_rows
+from cslr.text.cache import unit_rows
 
 __all__ = ["TextsOrVectors", "names_of", "outcomes_of", "texts_or_vectors"]
 

@@ -18,8 +18,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.text.cache import EmbeddingCache
-from cslr.text.embed import Recipe, are_independent, embed_rows, unit_rows
+from cslr.text.cache import EmbeddingCache, Recipe, are_independent, embed_rows, unit_rows
 from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, find_model, load_model, model_id
 from cslr.text.onnx_encoder import OnnxEncoder

@@ -23,8 +23,7 @@ import numpy as np
 
 from cslr.arrays import FloatArray
 from cslr.errors import EncoderError
-from cslr.text.cache import cache_root
-from cslr.text.embed import slices, unit_rows
+from cslr.text.cache import cache_root, slices, unit_rows
 from cslr.text.models import Source, import_late, load_model, model_id
 
 __all__ = ["OnnxEncoder"]

@@ -17,8 +17,14 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import EncoderError
-from cslr.text.cache import EmbeddingCache
-from cslr.text.embed import Recipe, are_independent, embed_rows, starts_of, unit_rows
+from cslr.text.cache import (
+    EmbeddingCache,
+    Recipe,
+    are_independent,
+    embed_rows,
+    starts_of,
+    unit_rows,
+)
 from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, declared, find_model, import_late, load_model, model_id
 

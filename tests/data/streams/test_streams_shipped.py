@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cslr.data.streams import Rows, Stream
+from cslr.data.streams import Rows, Stream, load_clinic, load_desk, load_ward
 from cslr.data.streams.marked import tagged_example
-from cslr.data.streams.shipped import load_clinic, load_desk, load_ward
 from cslr.errors import ConfigError, DataError
 
 LOADERS = (load_clinic, load_desk, load_ward)
@@ -261,8 +260,6 @@ def test_every_type_has_marked_examples_of_its_own() -> None:
 
 
 def test_damage_of_a_tagged_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "cslr.data.streams.shipped._lines", lambda name: ["Bed\tO", "four\tI-PLACE"]
-    )
+    monkeypatch.setattr("cslr.data.streams._lines", lambda name: ["Bed\tO", "four\tI-PLACE"])
     with pytest.raises(DataError, match=r"ward/surgery\.conll, line 2: .*does not continue"):
         load_ward()
