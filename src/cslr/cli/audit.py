@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 from rich.console import Console
 
-from cslr.cli.show.run import steps
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,6 +92,8 @@ def audit_command(
     if attacks not in _WHAT:
         raise ConfigError(f"--what must be one of {', '.join(_WHAT)}, not {attacks!r}")
     _check(runs, canaries, confidence)
+    from cslr.cli.show.run import steps
+
     given: dict[str, Any] = {
         "privacy.unit": unit,
         "privacy.epsilon": epsilon,

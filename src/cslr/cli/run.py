@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
-from cslr.cli.show.run import steps
 from cslr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -261,6 +260,7 @@ def _run(
     compare: bool = False,
 ) -> None:
     """compare: also show the result for a whole client as the unit, in a simulation."""
+    from cslr.cli.show.run import steps
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
