@@ -224,18 +224,31 @@ def mode_statistics(
     mean, prototype_mean = lists.gaussians.mean, prototypes.mean
     total = to_mode.sum(axis=-2)
     gathered = np.swapaxes(to_mode, -1, -2)  # (b, J, L)
-    offset = gathered @ mean - total[..., None] * prototype_mean
+    offset = _by_mode(gathered, mean) - total[..., None] * prototype_mean
     if ballots is not None:
-        offset = gathered @ ballots
+        offset = _by_mode(gathered, ballots)
+    target = _by_mode(gathered, targets)
     if full is not None:  # about the public centre, whatever the prototypes are
-        return Statistics(total, offset, gathered @ full, gathered @ targets)
+        return Statistics(total, offset, _by_mode(gathered, full), target)
     if not seconds.count:
-        return Statistics(total, offset, offset[..., :0], gathered @ targets)
+        return Statistics(total, offset, offset[..., :0], target)
     second, prototype_second = moments(lists.gaussians)[1], moments(prototypes)[1]
-    excess = (gathered @ second - total[..., None] * prototype_second) / seconds.spread
+    excess = _by_mode(gathered, second) - total[..., None] * prototype_second
+    excess /= seconds.spread
     if seconds.count == 1:  # shared: the public shape, and one number for its scale
         excess = excess.mean(axis=-1, keepdims=True)
-    return Statistics(total, offset, excess, gathered @ targets)
+    return Statistics(total, offset, excess, target)
+
+
+def _by_mode(gathered: FloatArray, values: FloatArray) -> FloatArray:
+    """(b, J, s) the candidates' values (b, L, s), weighted and added up for each mode.
+
+    One candidate a unit is multiplied and not added up: the same bits without b small products.
+    """
+    if values.shape[-2] == 1:
+        return gathered * values
+    summed: FloatArray = gathered @ values
+    return summed
 
 
 def entry_statistics(group: GroupLists, spread: FloatArray) -> Statistics:
