@@ -24,9 +24,8 @@ import numpy as np
 from transfer import score
 
 from cslr.config import load_config
-from cslr.protocol import resolution
-from cslr.runs.embedded import EmbeddedStream, load_embedded
-from cslr.runs.settled import settle
+from cslr.protocol.step4_aggregate import contribution
+from cslr.runs.embedded import EmbeddedStream, load_embedded, settle
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 KEPT: Final = ROOT / "runs" / "resolution"
@@ -43,12 +42,12 @@ EPSILONS: Final = (1.0, 4.0, 8.0, math.inf)
 @contextmanager
 def means_alone() -> Iterator[None]:
     """No matrix is ever large enough to be sent."""
-    least = resolution.LEAST_TIED
-    resolution.LEAST_TIED = sys.maxsize  # type: ignore[misc]
+    least = contribution.LEAST_TIED
+    contribution.LEAST_TIED = sys.maxsize  # type: ignore[misc]
     try:
         yield
     finally:
-        resolution.LEAST_TIED = least  # type: ignore[misc]
+        contribution.LEAST_TIED = least  # type: ignore[misc]
 
 
 def settings_of(stream: str, data: Path, epsilon: float) -> dict[str, Any]:

@@ -88,12 +88,12 @@ def audit_command(
 
     Example: `cslr audit --ledger runs/my-run --what mechanism`
     """
+    from cslr.cli.show.run import steps
+
     attacks = what or "both"
     if attacks not in _WHAT:
         raise ConfigError(f"--what must be one of {', '.join(_WHAT)}, not {attacks!r}")
     _check(runs, canaries, confidence)
-    from cslr.cli.show.run import steps
-
     given: dict[str, Any] = {
         "privacy.unit": unit,
         "privacy.epsilon": epsilon,
