@@ -42,7 +42,6 @@ __all__ = [
     "METHOD",
     "agree",
     "free_head",
-    "picture_arrays",
     "prior_head",
     "rehearsal_of",
     "replay_method",

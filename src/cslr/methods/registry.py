@@ -27,7 +27,7 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.plan import Schedule
 from cslr.protocol.head import Family, Head
 
-__all__ = ["FINETUNE", "JOINT", "MAJORITY", "METHODS", "YARDSTICKS", "ZERO_SHOT", "method_named"]
+__all__ = ["METHODS", "YARDSTICKS", "method_named"]
 
 # -- yardsticks ------------------------------------------------------------------------------------
 

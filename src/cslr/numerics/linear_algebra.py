@@ -48,7 +48,6 @@ __all__ = [
     "factored",
     "grouped",
     "membership",
-    "oas_intensity",
     "onto_ball",
     "onto_psd",
     "onto_simplex",

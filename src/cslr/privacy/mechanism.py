@@ -36,7 +36,6 @@ from cslr.privacy.values import _SEAL, Bounded, Grid, Noised, Released, Summed
 
 __all__ = [
     "LEAST_SIGMA",
-    "MOST_SIGMA",
     "KeyStream",
     "charge_share",
     "check_claim",

@@ -51,7 +51,7 @@ from cslr.protocol.step4_aggregate.estimate import Noise, TaskRelease, expected_
 from cslr.protocol.step4_aggregate.mixed_model import model_facts
 from cslr.seeding import Seeds
 
-__all__ = ["Agreement", "bounds_sketch", "modes_facts", "simulated_clients", "space_facts"]
+__all__ = ["Agreement", "simulated_clients"]
 
 DIAGONAL_SCALE: Final = 0.01
 TARGET_SCALE: Final = 0.1

@@ -36,7 +36,6 @@ __all__ = [
     "Request",
     "Training",
     "release_lists",
-    "release_once",
     "release_sum",
 ]
 

@@ -23,18 +23,7 @@ from cslr.protocol.public_space import PublicSpace
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.seeding import Seeds
 
-__all__ = [
-    "Rehearsal",
-    "Sampler",
-    "free_rule",
-    "linear_head",
-    "mixed",
-    "rehearse",
-    "rule_of",
-    "share_of_free",
-    "share_of_zero_shot",
-    "zero_shot_head",
-]
+__all__ = ["Rehearsal", "Sampler", "free_rule", "rehearse", "rule_of", "share_of_zero_shot"]
 
 OVERLAP: Final = 1.5
 """Root mean square distance of a task's modes from what they are told apart around, in standard

@@ -45,7 +45,6 @@ from cslr.runs.embedded import EmbeddedStream
 
 __all__ = [
     "PrivateFigures",
-    "Scored",
     "average_accuracy",
     "backward_transfer",
     "closed_share",
@@ -53,11 +52,11 @@ __all__ = [
     "entity_f1",
     "figures_of",
     "forward_transfer",
-    "intent_metrics",
     "plain",
     "private_figures",
     "privately_measured",
     "right_rows",
+    "rounded",
     "score",
 ]
 
@@ -232,11 +231,11 @@ class PrivateFigures:
         aa, error = self.aa
         return {
             "tasks": [
-                {"task": task, "accuracy": _number(share), "standard_error": _number(deviation)}
+                {"task": task, "accuracy": rounded(share), "standard_error": rounded(deviation)}
                 for task, share, deviation in rows
             ],
-            "aa": _number(aa),
-            "aa_standard_error": _number(error),
+            "aa": rounded(aa),
+            "aa_standard_error": rounded(error),
             "before_upgrade": self.before_upgrade,
         }
 
@@ -254,7 +253,8 @@ def private_figures(lines: Sequence[dict[str, Any]]) -> PrivateFigures | None:
     )
 
 
-def _number(value: float) -> float | None:
+def rounded(value: float) -> float | None:
+    """To three digits; JSON has neither NaN nor ∞."""
     return round(float(value), 3) if math.isfinite(value) else None
 
 

@@ -33,18 +33,10 @@ from cslr.runs.measure import (
     closed_share,
     forward_transfer,
     private_figures,
+    rounded,
 )
 
-__all__ = [
-    "Figures",
-    "Level",
-    "Result",
-    "StoredRun",
-    "Verdict",
-    "collect",
-    "read_run",
-    "verdict_of",
-]
+__all__ = ["Figures", "Result", "StoredRun", "collect", "read_run", "verdict_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +169,9 @@ class Result:
             "per_seed": [
                 {
                     "seed": seed,
-                    "aa": _number(main.aa[i]),
-                    "bwt": _number(main.bwt[i]),
-                    "fwt": _number(main.fwt[i]),
+                    "aa": rounded(main.aa[i]),
+                    "bwt": rounded(main.bwt[i]),
+                    "fwt": rounded(main.fwt[i]),
                     "matrix": _rows(main.matrices[i]),
                 }
                 for i, seed in enumerate(config.seeds)
@@ -189,7 +181,7 @@ class Result:
                 label.name: _mean(main.labels[:, i]) for i, label in enumerate(self.stream.labels)
             },
             "yardsticks": self._yardsticks(),
-            "closed": _number(self.closed()),
+            "closed": rounded(self.closed()),
             "prior": config.replay.prior,
             "delta": config.privacy.delta,
             "unit": config.privacy.unit,
@@ -291,19 +283,15 @@ def _percent(score: float | None) -> float:
 
 
 def _mean(values: FloatArray) -> float | None:
-    return _number(float(np.mean(values)))
+    return rounded(float(np.mean(values)))
 
 
 def _means(more: dict[str, FloatArray]) -> dict[str, float | None]:
     return {name: _mean(values) for name, values in more.items()}
 
 
-def _number(value: float) -> float | None:
-    return round(float(value), 3) if math.isfinite(value) else None
-
-
 def _rows(matrix: FloatArray) -> list[list[float | None]]:
-    return [[_number(value) for value in row] for row in matrix]
+    return [[rounded(value) for value in row] for row in matrix]
 
 
 # -- the verdict -----------------------------------------------------------------------------------

@@ -36,19 +36,7 @@ from cslr.data.streams.ontonotes import load_ontonotes
 from cslr.errors import ConfigError, DataError
 from cslr.text.spacing import spaced
 
-__all__ = [
-    "EMBEDDED",
-    "SCENARIOS",
-    "STREAMS",
-    "Label",
-    "Rows",
-    "Stream",
-    "Task",
-    "load_clinic",
-    "load_desk",
-    "load_stream",
-    "load_ward",
-]
+__all__ = ["EMBEDDED", "SCENARIOS", "STREAMS", "Label", "Rows", "Stream", "Task", "load_stream"]
 
 # -- the embedded streams --------------------------------------------------------------------------
 

@@ -48,15 +48,7 @@ from cslr.privacy.ledger.records import (
 )
 from cslr.privacy.plan import Budget, Plan
 
-__all__ = [
-    "Federation",
-    "Ledger",
-    "Privacy",
-    "Receipt",
-    "check_opening",
-    "federation_in",
-    "opening",
-]
+__all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
 
 Privacy = Literal["simulated", "enforced"]
 

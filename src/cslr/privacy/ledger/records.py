@@ -54,7 +54,6 @@ __all__ = [
     "as_written",
     "charge_in",
     "differences",
-    "key_for_sum",
     "objection",
     "plain",
     "tag_for_sum",

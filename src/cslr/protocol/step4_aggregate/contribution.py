@@ -59,7 +59,6 @@ __all__ = [
     "joined",
     "mode_statistics",
     "resolve",
-    "row_weights",
     "tied_factors",
     "unfolded",
     "votes",

@@ -43,18 +43,7 @@ from cslr.protocol.step4_aggregate.mixed_model import (
     trust_in_means,
 )
 
-__all__ = [
-    "Noise",
-    "Replay",
-    "TaskRelease",
-    "counted_labels",
-    "estimate_replay",
-    "expected_means",
-    "full_covariances",
-    "pooled_covariance",
-    "symmetric",
-    "total_weight",
-]
+__all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
 
 SCALE_UNSURE: Final = 0.2
 """Relative doubt that a class spreads as the public corpus does."""
