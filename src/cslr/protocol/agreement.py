@@ -201,7 +201,7 @@ class Agreement:
         return self.modes.candidates[[self.modes.groups.index(group) for group in groups]]
 
     def public_facts(self) -> dict[str, object]:
-        """The public facts that the ledger records with the plan, see ``sketches``."""
+        """The public facts that the ledger records with the plan: sketches, see above."""
         facts: dict[str, object] = {
             "space": space_facts(self.space),
             "seed": self.seed,

@@ -109,7 +109,7 @@ class PublicSpace:
         return x @ self.basis.T + self.centre
 
     def digest(self) -> str:
-        """A name for exactly these numbers, to the last bit; plans are compared by ``sketches``."""
+        """A name for exactly these numbers, to the last bit; plans are compared by sketches."""
         sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
         for array in (self.centre, self.basis, self.between, self.within, self.anchors):
             sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
