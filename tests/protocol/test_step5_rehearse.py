@@ -345,12 +345,19 @@ def test_training_moves_the_head_away_from_its_linear_start(replay, space, sampl
     assert not np.allclose(rehearsed(replay, space).weights2, start.weights2, atol=1e-3)
 
 
+def answers(scores):
+    """(n, c) which labels are answered: those above a half, and the best one in any case."""
+    yes = scores > 0
+    yes[np.arange(len(yes)), scores.argmax(axis=1)] = True
+    return yes
+
+
 def test_a_head_learns_intents_that_come_together(world, replay, space):
     """Label 0's mode also says 1: where the texts are of label 0, both are answered yes."""
     intents, soft = Family("intents", 4), np.eye(4)
     soft[0, 1] = 1.0
     head = rehearsed(replace(replay, targets=soft), space, passes=100, family=intents)
-    yes = head.scores(world.test_z) > 0
+    yes = answers(head.scores(world.test_z))
     right = soft[world.test_labels] > 0
     assert np.mean(yes[:, :2] == right[:, :2]) > 0.85
 
@@ -365,9 +372,10 @@ def test_intents_are_answered_in_the_order_in_which_labels_would_be(replay, spac
 
 def test_where_one_intent_is_right_one_is_answered(replay, space, world):
     head = rehearsed(replay, space, passes=100, family=Family("intents", 4))
-    answered = (head.scores(world.test_z) > 0).sum(axis=1)
-    assert np.mean(answered == 1) > 0.9
-    assert answered.mean() == pytest.approx(1.0, abs=0.1)
+    answered = answers(head.scores(world.test_z)).sum(axis=1)
+    assert np.mean(answered == 1) > 0.98
+    spread = world.test_z - world.test_z.mean(axis=0)  # texts differ more than samples do
+    assert np.mean(answers(head.scores(1.5 * spread)).sum(axis=1) == 1) > 0.9
 
 
 def test_a_head_learns_how_often_a_type_begins(world, space):

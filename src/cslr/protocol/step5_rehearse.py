@@ -44,6 +44,8 @@ INTENT_SHARES: Final = 0.25
 more than texts do, so that a rule's evidence is told too small."""
 COMPANY: Final = 0.25
 """Share of a label's texts from which on another label that they have is answered with it."""
+BESIDE: Final = 3.0
+"""Times the largest wrong score of a draw that an answer beside the best one must have."""
 CALIBRATION: Final = 200
 """Draws of each label that the thresholds of answers given one by one are calibrated on."""
 
@@ -146,10 +148,16 @@ def _distributions(targets: FloatArray) -> FloatArray:
 def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
     """``head`` with scores that can be read one by one.
 
-    a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text, C the ``company`` of labels and a, k, b
-    the likeliest that sigmoids answer with the targets of a draw. All outputs have them in common,
-    so without company the order of answers stays as it is.
+    a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text, C the ``company`` of labels. a, b and
+    k are the likeliest that sigmoids answer with the targets of a draw. All outputs have them in
+    common, so without company the order of answers stays as it is. A label with company is its own
+    company, too, so that it stays ahead of those it brings along.
+
+    b is at least a times ``BESIDE`` times the largest score of a wrong label beside the best one:
+    scores of texts differ more than those of samples, and labels would be answered by chance beside
+    the best one, which is always answered. What comes beside it follows from the released company.
     """
+    company = company + np.diag(company.any(axis=1))
     z, targets = draw
     known = targets.any(axis=0)
     head = replace(
@@ -162,14 +170,20 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
     scores = scores[:, known]
     right = targets[:, known].astype(np.float64)
 
+    wrong = (right < 0.5) & (scores < scores.max(axis=1, keepdims=True))
+    least = BESIDE * float(scores.max(where=wrong, initial=0.0))
+
+    def threshold(found: FloatArray) -> float:
+        return float(max(found[1], np.exp(found[0]) * least))
+
     def loss(found: FloatArray) -> float:
-        logits = np.exp(found[0]) * scores - found[1] + along * found[2:].sum()
+        logits = np.exp(found[0]) * scores - threshold(found) + along * found[2:].sum()
         return float((np.logaddexp(0.0, logits) - right * logits).mean())
 
     start = [0.0, float(scores.max(axis=1).mean()), *([0.0] if company.any() else [])]
     found = minimize(loss, start, method="Nelder-Mead").x
     mixed = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
-    weights, bias = head.weights2 @ mixed, head.bias2 @ mixed - found[1]
+    weights, bias = head.weights2 @ mixed, head.bias2 @ mixed - threshold(found)
     return replace(
         head,
         weights2=weights.astype(head.weights2.dtype),
