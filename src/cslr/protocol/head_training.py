@@ -65,12 +65,13 @@ class Adam:
             if self._steps == 1:  # the moments of earlier steps are zero
                 mean[:] = slope
                 np.square(slope, out=square)
+                np.abs(slope, out=change)  # the root of the square
             else:
                 mean *= np.float32(FIRST)
                 mean += slope
                 square *= np.float32(SECOND)
                 square += np.square(slope, out=change)
-            np.sqrt(square, out=change)
+                np.sqrt(square, out=change)
             change += least
             np.divide(mean, change, out=change)
             change *= length
