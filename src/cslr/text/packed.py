@@ -47,7 +47,7 @@ class PackedBert:
         layers above.
         """
         first = next(iter(model.children()), None)
-        bert = getattr(first, "auto_model", None)
+        bert: Any = getattr(first, "auto_model", None)
         if type(bert).__name__ != "BertModel" or bert.config.hidden_act != "gelu":
             return None
         if bert.config.vocab_size <= max(_WORDS):
