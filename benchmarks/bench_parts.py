@@ -245,7 +245,7 @@ def accounting(times: int) -> Rows:
 
 
 def encoding(times: int) -> Rows:
-    """Batches of fixed shapes, against those of 32, in which vectors depend on the other texts."""
+    """Packed texts, against batches of 32, in which vectors depend on the other texts."""
     if find_spec("sentence_transformers") is None:
         reason = "sentence-transformers is not installed"
         yield left_out("encoding, 192 texts", "sentence-transformers", 1.2, reason)

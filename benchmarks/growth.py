@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
-from measuring import ROOT, cpu_seconds
+from measuring import cpu_seconds, write_block
 from scale import NoKeep, unit
 
 from cslr.federation.streamed_cohort import StreamedCohort
@@ -116,10 +115,7 @@ def grown() -> None:
         told = " / ".join(map(str, sizes))
         lines.append(f"| {NAMES.get(name, name)} = {told} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-    page: Path = ROOT / "docs" / "speed.md"
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    block = "\n".join([BEGIN, *lines, END])
-    page.write_text(before + block + rest.split(END)[1], encoding="utf-8")
+    write_block(BEGIN, lines, END)
 
 
 def fitting(sizes: Sizes) -> Sizes:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from peers import rounds
 
@@ -48,21 +49,26 @@ def cpu_seconds(run: Side) -> float:
     return time.process_time() - begun
 
 
+def children_seconds() -> float:
+    """CPU seconds of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def command_seconds(*arguments: str) -> float:
     """CPU seconds of a command, children included."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = children_seconds()
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=_one_thread())
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)}: {done.stderr[-500:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return children_seconds() - before
 
 
-def printed_json(*arguments: str) -> dict[str, float]:
+def printed_json(*arguments: str) -> dict[str, Any]:
     """What a script of this folder prints, as JSON."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=_one_thread())
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
@@ -81,7 +87,7 @@ def beside(row: str, ours: Side, peer_name: str, peer: Side, target: float, time
 
 def elsewhere(row: str, ours: Side, peer_name: str, target: float, times: int) -> Measured:
     """Ours beside a training round of a peer that runs in an environment of its own."""
-    found = rounds(peer_name, clients=20, count=10, rows=32)
+    found = rounds(peer_name, (10, 20, 32))
     if found is None:
         return left_out(row, peer_name, target, MISSING)
     return against(
@@ -130,15 +136,20 @@ def write(kinds: Sequence[str], measured: Mapping[str, Sequence[Measured]]) -> N
     text = json.dumps(stored, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     rows = [Measured(**row) for each in stored.values() for row in each]
+    write_block(BEGIN, table(rows), END)
+
+
+def write_block(begin: str, lines: Sequence[str], end: str) -> None:
+    """Put lines between two markers of docs/speed.md."""
     page = ROOT / "docs" / "speed.md"
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    page.write_text(before + table(rows) + rest.split(END)[1], encoding="utf-8")
+    before, rest = page.read_text(encoding="utf-8").split(begin)
+    block = "\n".join([begin, *lines, end])
+    page.write_text(before + block + rest.split(end)[1], encoding="utf-8")
 
 
-def table(rows: Sequence[Measured]) -> str:
-    """The block between the markers."""
+def table(rows: Sequence[Measured]) -> list[str]:
+    """The lines between the markers."""
     lines = [
-        BEGIN,
         "| row | ours | peer | peer / ours | target | holds | spread |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -154,7 +165,7 @@ def table(rows: Sequence[Measured]) -> str:
             f"| {row.row} | {row.ours:.3g} {row.unit} | {peer} | {ratio} | {target} | {holds} | "
             f"{row.spread:.0%} |"
         )
-    return "\n".join([*lines, END])
+    return lines
 
 
 def _one_thread() -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Federated averaging plainly on another framework, for ``bench.py``: CPU seconds of its rounds.
 
-    build/peers/pfl/bin/python benchmarks/peer_rounds.py pfl --clients 20 --rounds 10
-    build/peers/flower/bin/python benchmarks/peer_rounds.py flower --rows 132 --rounds 200
+    build/peers/pfl/bin/python benchmarks/peer_rounds.py pfl 10:20:32
+    build/peers/flower/bin/python benchmarks/peer_rounds.py flower 50:10:32 150:8:132
 
 Run in an environment of the framework's own (``make bench-peers``), so it imports nothing of CSLR.
-Every client takes five steps of Adam on ``--rows`` rows each, with the head that CSLR trains, 384
-→ 128 → labels. Prints one JSON object: CPU seconds a round without the first, and of the whole
-process with its children.
+A phase is so many rounds of so many clients, who take five steps of Adam on so many rows each, with
+the head that CSLR trains, 384 → 128 → labels. Rows are in memory before the first round. Prints one
+JSON object: CPU seconds a round without the first, of all rounds, and of the whole process with its
+children.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import json
 import resource
 import statistics
 import time
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +27,15 @@ from torch.nn import functional
 
 STEPS, WIDTH, HIDDEN, LABELS = 5, 384, 128, 4
 RATE = 1e-3
+
+
+class Phase(NamedTuple):
+    """Rounds that are alike."""
+
+    rounds: int
+    clients: int
+    rows: int
+    """Of one step."""
 
 
 class Head(torch.nn.Module):
@@ -46,6 +57,7 @@ class Head(torch.nn.Module):
         return {}
 
 
+@cache
 def rows_of(client: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     """What a client holds: ``rows`` for each of its steps."""
     rng = np.random.default_rng(client)
@@ -60,7 +72,7 @@ def spent() -> float:
     return sum(one.ru_utime + one.ru_stime for one in each)
 
 
-def on_pfl(clients: int, rounds: int, rows: int) -> list[float]:
+def on_pfl(phases: list[Phase]) -> list[float]:
     """CPU seconds of each round in pfl's simulation."""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
@@ -75,45 +87,55 @@ def on_pfl(clients: int, rounds: int, rows: int) -> list[float]:
     head = Head()
     central = torch.optim.SGD(head.parameters(), lr=1.0)
     model = PyTorchModel(head, torch.optim.Adam, central)
-    people = list(range(clients))
-    held = {client: PyTorchTensorDataset(rows_of(client, rows)) for client in people}
-    data = FederatedDataset(held.__getitem__, get_user_sampler("minimize_reuse", people))
-    marks = [time.process_time()]
+    marks: list[float] = []
 
     class Clock(TrainingProcessCallback):  # type: ignore[misc]
         def after_central_iteration(self, *_: Any, **__: Any) -> tuple[bool, Any]:
             marks.append(time.process_time())
             return super().after_central_iteration(*_, **__)
 
-    FederatedAveraging().run(
-        NNAlgorithmParams(
-            rounds, evaluation_frequency=rounds + 1, train_cohort_size=clients, val_cohort_size=0
-        ),
-        SimulatedBackend(data, data),
-        model,
-        NNTrainHyperParams(
-            local_num_epochs=1,
-            local_learning_rate=RATE,
-            local_batch_size=rows,
-            local_max_grad_norm=None,
-        ),
-        callbacks=[Clock()],
-        send_metrics_to_platform=False,
-    )
-    return [after - before for before, after in pairwise(marks)]
+    took: list[float] = []
+    for phase in phases:
+        people = list(range(phase.clients))
+        held = {client: PyTorchTensorDataset(rows_of(client, phase.rows)) for client in people}
+        data = FederatedDataset(held.__getitem__, get_user_sampler("minimize_reuse", people))
+        marks[:] = [time.process_time()]
+        FederatedAveraging().run(
+            NNAlgorithmParams(
+                phase.rounds,
+                evaluation_frequency=phase.rounds + 1,
+                train_cohort_size=phase.clients,
+                val_cohort_size=0,
+            ),
+            SimulatedBackend(data, data),
+            model,
+            NNTrainHyperParams(
+                local_num_epochs=1,
+                local_learning_rate=RATE,
+                local_batch_size=phase.rows,
+                local_max_grad_norm=None,
+            ),
+            callbacks=[Clock()],
+            send_metrics_to_platform=False,
+        )
+        took += [after - before for before, after in pairwise(marks)]
+    return took
 
 
-def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
-    """CPU seconds of each round in Flower's simulation on Ray; actors count when they end."""
+def on_flower(phases: list[Phase]) -> list[float]:
+    """Flower's simulation on Ray, whose rounds cannot be told apart: actors count when they end."""
     from flwr.client import ClientApp, NumPyClient
     from flwr.common import Context, ndarrays_to_parameters
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
     from flwr.server.strategy import FedAvg
     from flwr.simulation import run_simulation
 
+    clients = max(phase.clients for phase in phases)
+    every = [phase for phase in phases for _ in range(phase.rounds)]
+
     class Trainer(NumPyClient):  # type: ignore[misc]
         def __init__(self, client: int) -> None:
-            self.rows = rows_of(client, rows)
+            self.client = client
 
         def fit(self, parameters: list[np.ndarray], config: Any) -> Any:
             torch.set_num_threads(1)
@@ -121,24 +143,30 @@ def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
             state = zip(head.state_dict(), map(torch.tensor, parameters), strict=True)
             head.load_state_dict(dict(state))
             optimizer = torch.optim.Adam(head.parameters(), lr=RATE)
-            for z, y in zip(*(part.split(rows) for part in self.rows), strict=True):
+            mine, rows = rows_of(self.client, config["rows"]), config["rows"]
+            for z, y in zip(*(part.split(rows) for part in mine), strict=True):
                 optimizer.zero_grad()
                 head.loss(z, y).backward()
                 optimizer.step()
-            return [value.numpy() for value in head.state_dict().values()], len(self.rows[1]), {}
+            return [value.numpy() for value in head.state_dict().values()], len(mine[1]), {}
 
     def client_of(context: Context) -> Any:
         return Trainer(int(context.node_config["partition-id"])).to_client()
 
+    class Average(FedAvg):  # type: ignore[misc]
+        def configure_fit(self, server_round: int, **given: Any) -> Any:
+            self.fraction_fit = every[server_round - 1].clients / clients
+            return super().configure_fit(server_round, **given)
+
     def server_of(context: Context) -> ServerAppComponents:
         first = ndarrays_to_parameters([value.numpy() for value in Head().state_dict().values()])
-        strategy = FedAvg(
-            fraction_fit=1.0,
+        strategy = Average(
             fraction_evaluate=0.0,
             min_available_clients=clients,
             initial_parameters=first,
+            on_fit_config_fn=lambda server_round: {"rows": every[server_round - 1].rows},
         )
-        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=rounds))
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=len(every)))
 
     run_simulation(
         ServerApp(server_fn=server_of),
@@ -149,21 +177,27 @@ def on_flower(clients: int, rounds: int, rows: int) -> list[float]:
     return []
 
 
+def phase_of(text: str) -> Phase:
+    """``rounds:clients:rows``."""
+    rounds, clients, rows = map(int, text.split(":"))
+    return Phase(rounds, clients, rows)
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("framework", choices=("pfl", "flower"))
-    parser.add_argument("--clients", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--rows", type=int, default=32, help="rows of a step")
+    parser.add_argument("phases", nargs="+", type=phase_of, metavar="ROUNDS:CLIENTS:ROWS")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     run = on_pfl if asked.framework == "pfl" else on_flower
     before = spent()
-    took = run(asked.clients, asked.rounds, asked.rows)
+    took = run(asked.phases)
     # Where rounds cannot be told apart, workers included: all of them together.
-    each = statistics.median(took[1:]) if took else (spent() - before) / asked.rounds
-    print(json.dumps({"round": each, "whole": spent()}))
+    rounds = sum(took) if took else spent() - before
+    count = sum(phase.rounds for phase in asked.phases)
+    each = statistics.median(took[1:]) if took else rounds / count
+    print(json.dumps({"round": each, "rounds": rounds, "whole": spent()}))
 
 
 if __name__ == "__main__":

@@ -29,16 +29,17 @@ def python_of(peer: str) -> Path | None:
     return folder / "bin" / "python" if (folder / "ready").exists() else None
 
 
-def rounds(peer: str, clients: int, count: int, rows: int) -> dict[str, float] | None:
-    """CPU seconds of ``count`` rounds: of one without the first, and of the whole process.
+def rounds(peer: str, *phases: tuple[int, int, int]) -> dict[str, float] | None:
+    """CPU seconds of phases of so many rounds, clients and rows of a step.
 
-    None if the environment is missing or the peer failed, which is then printed.
+    ``round``: of one without the first; ``rounds``: of all; ``whole``: of the whole process. None
+    if the environment is missing or the peer failed, which is then printed.
     """
     python = python_of(peer)
     if python is None:
         return None
     name = peer.split()[0].lower()
-    figures = ("--clients", str(clients), "--rounds", str(count), "--rows", str(rows))
+    figures = [":".join(map(str, phase)) for phase in phases]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     done = subprocess.run(
         [str(python), str(SCRIPT), name, *figures],

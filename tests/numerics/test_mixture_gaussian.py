@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import multivariate_normal
 
-from cslr.numerics.mixture import Gaussians, from_moments, log_density, moments, sample
+from cslr.numerics.mixture import (
+    Gaussians,
+    from_moments,
+    log_density,
+    log_density_of_moments,
+    moments,
+    sample,
+)
 
 KINDS = pytest.mark.parametrize("full", [False, True], ids=["diagonal", "full"])
 
@@ -148,6 +155,29 @@ def test_any_moments_give_a_proper_density(mean, second):
     diagonal = from_moments(mean, second[..., 0], floor=0.05)
     assert diagonal.covariance.min() >= 0.05
     assert np.isfinite(log_density(full, mean)).all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 5.0])
+def test_the_density_of_moments_is_that_of_the_gaussian_they_give(noise):
+    """With much noise half of the eigenvalues lie under the floor."""
+    rng = np.random.default_rng(6)
+    factor, mean = rng.standard_normal((2, 3, 7, 7)), rng.standard_normal((2, 3, 7))
+    second = factor @ np.swapaxes(factor, -1, -2) + mean[..., :, None] * mean[..., None, :]
+    second += noise * rng.standard_normal(second.shape)
+    x = rng.standard_normal((5, 7))
+    expected = log_density(from_moments(mean, second, 1e-2), x)
+    found = log_density_of_moments(mean, second, 1e-2, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_the_density_of_moments_refuses_what_gives_no_density():
+    mean, second, x = np.zeros((2, 3)), np.ones((2, 3, 3)), np.zeros((1, 3))
+    with pytest.raises(ValueError, match="second"):
+        log_density_of_moments(mean, second[..., 0], 0.1, x)
+    with pytest.raises(ValueError, match="floor"):
+        log_density_of_moments(mean, second, 0.0, x)
+    with pytest.raises(ValueError, match="finite"):
+        log_density_of_moments(mean, second * np.nan, 0.1, x)
 
 
 def test_gaussians_are_frozen():

@@ -12,6 +12,7 @@ from torch.nn import functional
 from cslr.privacy.values import _SEAL
 from cslr.protocol.head import Head, HeadSettings, initial_head, label_targets
 from cslr.protocol.step5_federate import (
+    ROWS,
     TEMPERATURE,
     LocalTraining,
     _drawn_rows,
@@ -163,6 +164,24 @@ def test_what_stands_in_the_padding_does_not_matter(world, told):
     assert not examples.mask.all()
     other = replace(examples, z=np.where(examples.mask[..., None], examples.z, 1e3))
     np.testing.assert_array_equal(local_updates(other, told()), local_updates(examples, told()))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rows_that_are_counted_train_as_rows_that_are_repeated(world, told, remembered, loss):
+    """Up to ROWS rows are held once each, with how often they were drawn; more are copied."""
+    told = told(replay=remembered, teacher=head_of(seed=1), loss=loss, learning_rate=1e-3)
+    examples = world.examples(1)
+    few, more = examples.mask.shape[1], ROWS + 1 - examples.mask.shape[1]
+    assert few <= ROWS
+    wider = replace(
+        examples,
+        z=np.pad(examples.z, ((0, 0), (0, more), (0, 0))),
+        labels=np.pad(examples.labels, ((0, 0), (0, more))),
+        mask=np.pad(examples.mask, ((0, 0), (0, more))),
+    )
+    apart = np.abs(local_updates(wider, told) - local_updates(examples, told))
+    assert np.quantile(apart, 0.999) < 1e-6
+    assert apart.max() < told.learning_rate
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -92,6 +92,26 @@ def test_every_label_is_drawn_equally_often(world, space, samples):
     np.testing.assert_array_equal(targets.sum(axis=0), [samples] * 4 + [0, 0])
 
 
+def test_samples_with_whole_covariances_are_white_noise_by_each_modes_factor(world, space):
+    """Written out for every sample: z = μ_k + B C_k ε with Σ_k = C_k C_kᵀ in the basis B."""
+    means = means_of(world, space)
+    factors = np.random.default_rng(3).standard_normal((4, *2 * means.shape[1:]))
+    whole = factors @ np.swapaxes(factors, -1, -2) + np.eye(means.shape[1])
+    replay = replace(replay_at(means, labels=[0, 0, 1, 1]), covariance=whole)
+    sampler = Sampler.of(replay, space)
+    z, _ = sampler.draw(9, np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    modes = np.concatenate([sampler._modes_of(kind, 9, rng) for kind in (0, 1)])
+    half = rng.standard_normal((5, WIDTH), dtype=np.float32)
+    white = np.tile(np.concatenate([half, -half])[:9], (2, 1))
+    for found, mode, noise in zip(z, modes, white, strict=True):
+        shape = np.zeros((WIDTH, WIDTH))
+        r = means.shape[1]
+        shape[:r, :r], shape[r:, r:] = whole[mode], space.shape[r:, r:]
+        expected = sampler.mean[mode] + space.basis @ np.linalg.cholesky(shape) @ noise
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
 def test_the_mean_of_a_labels_samples_is_its_mode(sampler):
     z, targets = sampler.draw(40, np.random.default_rng(0))
     for label in range(4):

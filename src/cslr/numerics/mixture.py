@@ -22,6 +22,7 @@ __all__ = [
     "fit",
     "from_moments",
     "log_density",
+    "log_density_of_moments",
     "m_step",
     "moments",
     "one_component",
@@ -161,6 +162,36 @@ def from_moments(mean: FloatArray, second: FloatArray, floor: float) -> Gaussian
     is_full = second.ndim > mean.ndim
     raw = second - _square(mean, is_full)
     return Gaussians(mean, onto_psd(raw, floor) if is_full else np.maximum(raw, floor))
+
+
+def log_density_of_moments(
+    mean: FloatArray, second: FloatArray, floor: float, x: FloatArray
+) -> FloatArray:
+    """``log_density(from_moments(mean, second, floor), x)`` for matrices: (..., n, K), x (n, d).
+
+    Of V diag(λ) Vᵀ = M − μμᵀ with λ raised to ``floor`` > 0 the density needs no covariance:
+    ``−½ [d log 2π + Σ_j log λ_j + Σ_j (v_jᵀ(x_i − μ))² / λ_j]``. One matrix at a time, so that all
+    of its work stays in the cache.
+
+    Guarantee: equal to the two functions one after the other up to rounding.
+    """
+    mean, second = np.asarray(mean, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    _check_mean(mean)
+    if second.shape != (*mean.shape, mean.shape[-1]):
+        raise ValueError(f"second must be a matrix for each mean, got {second.shape}")
+    if not (0 < floor < np.inf):
+        raise ValueError(f"floor must be finite and positive, got {floor}")
+    if not (np.isfinite(mean).all() and np.isfinite(second).all()):
+        raise ValueError("mean and second must be finite")
+    d = mean.shape[-1]
+    densities = np.empty((*mean.shape[:-1], len(x)))
+    for place in np.ndindex(mean.shape[:-1]):
+        raw = second[place] - np.outer(mean[place], mean[place])
+        values, vectors = np.linalg.eigh(0.5 * (raw + raw.T))
+        values = np.maximum(values, floor)
+        distance = np.square((x - mean[place]) @ vectors) @ (1.0 / values)
+        densities[place] = -0.5 * (d * np.log(2 * np.pi) + np.log(values).sum() + distance)
+    return np.swapaxes(densities, -1, -2)
 
 
 def _square(mean: FloatArray, is_full: bool) -> FloatArray:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -224,6 +224,7 @@ BLOCK: Final = 1 << 15
 
 Words: TypeAlias = NDArray[np.uint64]
 Kind: TypeAlias = type[np.float32] | type[np.float64]
+_Numbers = TypeVar("_Numbers", Words, IntArray)
 
 
 class KeyStream:
@@ -256,7 +257,7 @@ def discrete_gaussian(sigma: float, size: int, stream: KeyStream) -> IntArray:
     missing = size
     while missing:
         proposals = _discrete_laplace(bits, 2 * missing + 64, stream)
-        accepted = np.compress(_coins(accepts, proposals, stream), proposals)[:missing]
+        accepted = _chosen(_coins(accepts, proposals, stream), proposals)[:missing]
         drawn.append(accepted)
         missing -= len(accepted)
     return np.concatenate(drawn) if drawn else np.zeros(0, dtype=np.int64)
@@ -265,7 +266,7 @@ def discrete_gaussian(sigma: float, size: int, stream: KeyStream) -> IntArray:
 def _discrete_laplace(bits: int, candidates: int, stream: KeyStream) -> IntArray:
     """P[x] ∝ exp(−|x| / 2^bits): about 0.6 of ``candidates`` survive."""
     words = stream.words(candidates)
-    words = np.compress(_coins(partial(_survival, bits), words, stream), words)
+    words = _chosen(_coins(partial(_survival, bits), words, stream), words)
     signed: IntArray = np.empty(len(words), dtype=np.int64)
     once = np.empty(len(words), dtype=np.bool_)
     for part in _blocks(len(words)):
@@ -275,7 +276,7 @@ def _discrete_laplace(bits: int, candidates: int, stream: KeyStream) -> IntArray
         np.multiply(size, 1 - 2 * negative, out=signed[part])
         # Both signs would count zero twice.
         np.greater_equal(size, negative, out=once[part])
-    return signed if once.all() else np.compress(once, signed)
+    return signed if once.all() else _chosen(once, signed)
 
 
 def _survival(bits: int, words: Words, kind: Kind) -> FloatArray:
@@ -343,6 +344,17 @@ def _by_first_bits() -> IntArray:
 
 def _thresholds_above(words: Words) -> IntArray:
     return len(_GEOMETRIC) - np.searchsorted(_GEOMETRIC, words, side="right").astype(np.int64)
+
+
+def _chosen(chosen: BoolArray, numbers: _Numbers) -> _Numbers:
+    """``numbers[chosen]``, some of them at a time: no index of all is held."""
+    kept = np.empty(np.count_nonzero(chosen), dtype=numbers.dtype)
+    end = 0
+    for part in _blocks(len(numbers)):
+        some = np.compress(chosen[part], numbers[part])
+        begin, end = end, end + len(some)
+        kept[begin:end] = some
+    return kept
 
 
 def _blocks(length: int) -> Iterator[slice]:

@@ -264,12 +264,13 @@ class Adam:
             if self._steps == 1:  # the moments of earlier steps are zero
                 mean[:] = slope
                 np.square(slope, out=square)
+                np.abs(slope, out=change)  # the root of the square
             else:
                 mean *= np.float32(FIRST)
                 mean += slope
                 square *= np.float32(SECOND)
                 square += np.square(slope, out=change)
-            np.sqrt(square, out=change)
+                np.sqrt(square, out=change)
             change += least
             np.divide(mean, change, out=change)
             change *= length
@@ -299,21 +300,26 @@ def sigmoid(scores: FloatArray) -> FloatArray:
     return answer
 
 
-def cross_entropy_slope(scores: FloatArray, targets: FloatArray, one_by_one: bool) -> FloatArray:
+def cross_entropy_slope(
+    scores: FloatArray, targets: FloatArray, one_by_one: bool, weights: FloatArray | None = None
+) -> FloatArray:
     """∂/∂scores (..., n, o) of the mean over rows of the cross-entropy against targets (..., n, o).
 
     one_by_one: binary cross-entropy, averaged over outputs too; otherwise that of the softmax,
-    whose targets need not sum to one.
+    whose targets need not sum to one. weights: (..., n) factors of the rows in place of 1 / n.
     """
     n, outputs = scores.shape[-2:]
     if one_by_one:
-        residual = sigmoid(scores) - targets
-        residual /= np.float32(n * outputs)
-        return residual
-    slope = softmax(scores)
-    slope *= targets.sum(axis=-1, keepdims=True)
-    slope -= targets
-    slope /= np.float32(n)
+        slope: FloatArray = sigmoid(scores) - targets
+        slope /= np.float32(outputs if weights is not None else n * outputs)
+    else:
+        slope = softmax(scores)
+        slope *= targets.sum(axis=-1, keepdims=True)
+        slope -= targets
+        if weights is None:
+            slope /= np.float32(n)
+    if weights is not None:
+        slope *= weights[..., None]
     return slope
 
 

@@ -11,9 +11,8 @@ Some clients of a cohort are trained at once: their heads are stacked, and no op
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -89,27 +88,24 @@ def applied(head: Head, update: FloatArray, training: LocalTraining) -> Head:
 
 def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
     """(b, D) the differences after STEPS steps of Adam; zero for a client without rows."""
-    rows = _drawn_rows(examples, training.seeds)  # (STEPS, b, ROWS)
+    drawn = _drawn_rows(examples, training.seeds)  # (STEPS, b, ROWS)
     y = examples.targets
     if y is None:
         y = label_targets(examples.labels.ravel(), training.family.labels)
         y = y.reshape(*examples.labels.shape, -1)
-    has_rows: FloatArray = np.asarray(examples.mask.any(axis=1), dtype=np.float32)
     replay = _Replay.of(training)
     size = sum(vars(training.head)[name].size for name in training.parts)
-    updates: FloatArray = np.empty((len(rows[0]), size))
+    updates: FloatArray = np.empty((len(examples.clients), size))
     together = max(1, min(NUMBERS // size, len(updates)))
     heads = _Heads.of(training, together)
     for begin in range(0, len(updates), together):
         some = slice(begin, begin + together)
-        clients = np.arange(len(updates))[some, None]
-        if len(clients) < together:
-            heads = _Heads.of(training, len(clients))
-        z = np.asarray(examples.z[clients, rows[:, some]], dtype=np.float32)
-        wanted = np.asarray(y[clients, rows[:, some]], dtype=np.float32)
-        heads.train(training, replay, z, wanted, has_rows[some])
+        own = _OwnRows.of(examples.z[some], y[some], examples.mask[some], drawn[:, some])
+        if len(own.weights[0]) < together:
+            heads = _Heads.of(training, len(own.weights[0]))
+        heads.train(own, replay)
         heads.differences(updates[some])
-    updates[has_rows == 0] = 0.0
+    updates[~examples.mask.any(axis=1)] = 0.0
     return updates
 
 
@@ -124,6 +120,49 @@ def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a step, their targets, and the factors of their losses."""
+
+    z: FloatArray  # (b, n, d) or (n, d)
+    wanted: FloatArray  # (b, n, o) or (n, o)
+    weights: FloatArray  # (b, n) or (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class _OwnRows:
+    """PRIVATE. What b clients drew of their own rows for each step.
+
+    Rows are drawn with replacement. Clients with few rows keep each of them once, with the number
+    of times that it was drawn: fewer products, and the same sums up to rounding.
+    """
+
+    z: FloatArray  # (1 or STEPS, b, n, d)
+    wanted: FloatArray  # (1 or STEPS, b, n, o)
+    weights: FloatArray  # (STEPS, b, n), adding up to 1 over the rows of a step
+
+    @classmethod
+    def of(cls, z: FloatArray, y: FloatArray, mask: BoolArray, drawn: IntArray) -> _OwnRows:
+        """Of rows (b, n, d) with targets (b, n, o), of which ``drawn`` (STEPS, b, ROWS) count."""
+        b, n = mask.shape
+        if n > ROWS:
+            clients = np.arange(b)[:, None]
+            alike = np.full(drawn.shape, 1.0 / ROWS, dtype=np.float32)
+            z, y = z[clients, drawn], y[clients, drawn]
+            return cls(z.astype(np.float32, copy=False), y.astype(np.float32, copy=False), alike)
+        rows = np.arange(STEPS * b)[:, None] * n + drawn.reshape(-1, ROWS)
+        counts = np.bincount(rows.ravel(), minlength=STEPS * b * n)
+        real = np.where(mask[..., None], z, 0.0).astype(np.float32, copy=False)
+        wanted = y.astype(np.float32, copy=False)
+        weights = (counts / ROWS).astype(np.float32).reshape(STEPS, b, n)
+        return cls(real[None], wanted[None], weights)
+
+    def at(self, step: int) -> _Rows:
+        """Those of one step."""
+        place = step % len(self.z)
+        return _Rows(self.z[place], self.wanted[place], self.weights[step])
+
+
+@dataclass(frozen=True, eq=False)
 class _Heads:
     """The heads of b clients; layers that are not trained are one array for all of them."""
 
@@ -131,6 +170,7 @@ class _Heads:
     adam: Adam
     fixed: tuple[FloatArray, ...]  # the first layer, where the last alone is trained
     silent: IntArray  # outputs about labels that no task has shown yet
+    one_by_one: bool  # outputs answer by sigmoids, not by a softmax
 
     @classmethod
     def of(cls, training: LocalTraining, b: int) -> _Heads:
@@ -142,24 +182,25 @@ class _Heads:
             Adam(own, training.learning_rate),
             tuple(np.asarray(array, dtype=np.float32) for array in fixed),
             np.flatnonzero(~training.heard[training.family.label_of_output()]),
+            training.family.sigmoid,
         )
 
-    def train(
-        self,
-        training: LocalTraining,
-        replay: _Replay | None,
-        z: FloatArray,
-        wanted: FloatArray,
-        has_rows: FloatArray,
-    ) -> None:
-        """From the start, on rows (STEPS, b, ROWS, d) with targets (STEPS, b, ROWS, o)."""
+    def train(self, own: _OwnRows, replay: _Replay | None) -> None:
+        """STEPS steps from the start."""
         self.adam.restart(self.start)
         for step in range(STEPS):
-            hidden, scores = self.forward(z[step])
-            slope = cross_entropy_slope(scores, wanted[step], training.family.sigmoid)
-            self.add_gradients(z[step], hidden, slope, has_rows, first=True)
-            if replay is not None:
-                replay.add_gradients(self, step, np.float32(training.weight) * has_rows)
+            rows = own.at(step)
+            if replay is None:
+                self.take_gradients(rows)
+            elif step == 0:  # all heads are the same, and so is what the replay says
+                self.take_gradients(rows)
+                for total, first in zip(self.adam.gradients, replay.first, strict=True):
+                    total += first
+            elif replay.contrastive:
+                self.take_gradients(rows)
+                replay.contrast(self, step)
+            else:
+                self.take_gradients(replay.beside(rows, step))
             self.adam.step()
 
     def differences(self, updates: FloatArray) -> None:
@@ -173,67 +214,45 @@ class _Heads:
     def _arrays(self) -> list[FloatArray]:
         return [*self.fixed, *self.adam.parameters]
 
-    def forward(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Hidden (b, n, h) and scores (b, n, o) of z (b, n, d) or (n, d) under b heads."""
-        weights1, bias1, weights2, bias2 = self._arrays
+    def hidden(self, z: FloatArray) -> FloatArray:
+        """Hidden units (b, n, h) of z (b, n, d) or (n, d) under b heads."""
+        weights1, bias1, *_ = self._arrays
         hidden = z @ weights1
         hidden += bias1[..., None, :]
         np.maximum(hidden, 0.0, out=hidden)
+        return hidden
+
+    def take_gradients(self, rows: _Rows) -> None:
+        """The gradients of the rows' weighted losses, in place of those of the step before."""
+        weights2, bias2 = self.adam.parameters[-2:]
+        hidden = self.hidden(rows.z)
         scores = hidden @ weights2
         scores += bias2[..., None, :]
         if self.silent.size:
             scores[..., self.silent] = SILENT
-        return hidden, scores
-
-    def add_gradients(
-        self,
-        z: FloatArray,
-        hidden: FloatArray,
-        slope: FloatArray,
-        weights: FloatArray,
-        first: bool = False,
-    ) -> None:
-        """Those of clients' losses, weighted (b,), whose gradient by scores is (b, n, o).
-
-        first: in place of what was added in the step before.
-        """
+        slope = cross_entropy_slope(scores, rows.wanted, self.one_by_one, rows.weights)
         if self.silent.size:
             slope[..., self.silent] = 0.0
-        slope *= weights[:, None, None]
         *_, to_weights2, to_bias2 = self.adam.gradients
-        _add(np.matmul, (np.swapaxes(hidden, -1, -2), slope), to_weights2, first)
-        _add(np.add.reduce, (slope, -2), to_bias2, first)
+        np.matmul(np.swapaxes(hidden, -1, -2), slope, out=to_weights2)
+        np.add.reduce(slope, -2, out=to_bias2)
         if not self.fixed:
-            weights2 = self.adam.parameters[2]
-            self.add_below(z, hidden, slope @ np.swapaxes(weights2, -1, -2), first)
-
-    def add_below(
-        self, z: FloatArray, hidden: FloatArray, below: FloatArray, first: bool = False
-    ) -> None:
-        """Those of the first layer, for a gradient by hidden units (b, n, h)."""
-        to_weights1, to_bias1, *_ = self.adam.gradients
-        below *= hidden > 0
-        _add(np.matmul, (np.swapaxes(z, -1, -2), below), to_weights1, first)
-        _add(np.add.reduce, (below, -2), to_bias1, first)
-
-
-def _add(
-    function: Callable[..., Any], given: tuple[Any, ...], total: FloatArray, first: bool
-) -> None:
-    """What a function gives, added to a total, or written there if it is the first."""
-    if first:
-        function(*given, out=total)
-    else:
-        total += function(*given)
+            to_weights1, to_bias1, *_ = self.adam.gradients
+            below = slope @ np.swapaxes(weights2, -1, -2)
+            below *= hidden > 0
+            np.matmul(np.swapaxes(rows.z, -1, -2), below, out=to_weights1)
+            np.add.reduce(below, -2, out=to_bias1)
 
 
 @dataclass(frozen=True, eq=False)
 class _Replay:
-    """The replay term of the loss."""
+    """The replay term of the loss: a share of the samples for each step."""
 
-    training: LocalTraining
-    z: FloatArray  # (n, d)
-    wanted: FloatArray  # (n, o)
+    steps: tuple[_Rows, ...]
+    weight: float  # λ
+    contrastive: bool
+    first: tuple[FloatArray, ...] = ()
+    """Gradients of the first step, where every client's head is the server's."""
 
     @classmethod
     def of(cls, training: LocalTraining) -> _Replay | None:
@@ -244,16 +263,52 @@ class _Replay:
             heard = training.taught[training.family.label_of_output()]
             scores = np.where(heard, training.teacher.scores(z), SILENT).astype(np.float32)
             wanted = sigmoid(scores) if training.family.sigmoid else softmax(scores)
-        return cls(training, z.astype(np.float32), wanted.astype(np.float32))
+        steps = []
+        for step in range(STEPS):
+            of_step = np.ascontiguousarray(z[step::STEPS], dtype=np.float32)
+            weights = np.full(len(of_step), training.weight / max(len(of_step), 1), np.float32)
+            steps.append(_Rows(of_step, wanted[step::STEPS].astype(np.float32), weights))
+        replay = cls(tuple(steps), training.weight, training.loss == "contrastive")
+        return replace(replay, first=replay._of_start(_Heads.of(training, 1)))
 
-    def add_gradients(self, heads: _Heads, step: int, weights: FloatArray) -> None:
-        """Those of the loss on the step's share of the samples, weighted (b,)."""
-        part = slice(step, None, STEPS)
-        z, wanted = np.ascontiguousarray(self.z[part]), self.wanted[part]
-        hidden, scores = heads.forward(z)
-        if self.training.loss != "contrastive":
-            slope = cross_entropy_slope(scores, wanted, self.training.family.sigmoid)
-            heads.add_gradients(z, hidden, slope, weights)
-        elif not heads.fixed:  # it is about hidden units, which nothing else moves
-            below = contrast_slope(hidden, wanted.argmax(axis=-1), TEMPERATURE)
-            heads.add_below(z, hidden, below * weights[:, None, None])
+    def _of_start(self, start: _Heads) -> tuple[FloatArray, ...]:
+        """The gradients of the first step's samples under one head."""
+        if self.contrastive:
+            self.contrast(start, 0)
+        else:
+            rows = self.steps[0]
+            start.take_gradients(_Rows(rows.z[None], rows.wanted[None], rows.weights[None]))
+        return tuple(start.adam.gradients)
+
+    def beside(self, own: _Rows, step: int) -> _Rows:
+        """The rows (b, n, d) of b clients with the step's samples below them."""
+        rows = self.steps[step]
+        return _Rows(
+            _below(own.z, rows.z),
+            _below(own.wanted, rows.wanted),
+            _below(own.weights, rows.weights),
+        )
+
+    def contrast(self, heads: _Heads, step: int) -> None:
+        """Add the gradients of the contrastive loss on the step's samples.
+
+        It is about hidden units: where the last layer alone is trained, there are none.
+        """
+        if heads.fixed:
+            return
+        rows = self.steps[step]
+        hidden = heads.hidden(rows.z)
+        below = contrast_slope(hidden, rows.wanted.argmax(axis=-1), TEMPERATURE)
+        below *= np.float32(self.weight)
+        below *= hidden > 0
+        to_weights1, to_bias1, *_ = heads.adam.gradients
+        to_weights1 += rows.z.T @ below
+        to_bias1 += np.add.reduce(below, -2)
+
+
+def _below(above: FloatArray, shared: FloatArray) -> FloatArray:
+    """Arrays (b, n, ...) with one array (m, ...) below each of them: (b, n + m, ...)."""
+    n = above.shape[1]
+    both = np.empty((len(above), n + len(shared), *above.shape[2:]), dtype=np.float32)
+    both[:, :n], both[:, n:] = above, shared
+    return both

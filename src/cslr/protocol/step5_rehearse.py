@@ -223,7 +223,7 @@ class Sampler:
     mean: FloatArray  # (K, d) embeddings
     factor: FloatArray  # (d, d) white noise -> noise in the public basis
     scale: FloatArray  # (K, d) standard deviations relative to the public ones
-    own: FloatArray | None  # (K, d, d) factors of the modes' own, where covariances are whole
+    own: FloatArray | None  # (K, d, d) white noise -> a mode's own, where covariances are whole
     basis: FloatArray  # (d, d)
     centre: FloatArray  # (d,)
     length: float | None = None
@@ -286,13 +286,13 @@ class Sampler:
         kinds = np.unique(self.kinds)
         modes = np.stack([self._modes_of(int(kind), samples, rng) for kind in kinds])
         half = rng.standard_normal((-(-samples // 2), self.mean.shape[1]), dtype=np.float32)
-        noise = np.concatenate([half, -half])[:samples] @ self.factor
+        white = np.concatenate([half, -half])[:samples]
         if self.own is not None:
-            spread = _each(half, samples, modes, self.own) @ self.basis.T
+            spread = _each(white, modes, self.own)
         elif (self.scale == self.scale[:, :1]).all():  # one scale per mode commutes with the basis
-            spread = (noise @ self.basis.T) * self.scale[modes, :1]
+            spread = (white @ self.factor @ self.basis.T) * self.scale[modes, :1]
         else:
-            spread = (noise * self.scale[modes]) @ self.basis.T
+            spread = (white @ self.factor * self.scale[modes]) @ self.basis.T
         z = (self.mean[modes] + spread).reshape(-1, self.mean.shape[1])
         if self.length is not None:
             z *= self.length / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
@@ -345,24 +345,26 @@ class Sampler:
 
 
 def _own_factors(replay: Replay, space: PublicSpace) -> FloatArray | None:
-    """(K, d, d) white noise -> a mode's own in the released directions, public in the others."""
+    """(K, d, d) white noise -> a mode's embeddings about its mean.
+
+    The covariance is the mode's own in the released directions, public in the others.
+    """
     if replay.covariance is None:
         return None
     d, r = len(space.centre), replay.mean.shape[1]
     whole = np.zeros((len(replay.mean), d, d))
     whole[:, :r, :r] = replay.covariance
     whole[:, r:, r:] = space.shape[r:, r:]
-    return np.swapaxes(np.linalg.cholesky(whole), -1, -2).astype(np.float32)
+    return (np.swapaxes(np.linalg.cholesky(whole), -1, -2) @ space.basis.T).astype(np.float32)
 
 
-def _each(half: FloatArray, samples: int, modes: IntArray, factors: FloatArray) -> FloatArray:
-    """(kinds, n, d) the same white noise (n / 2, d) and its negative, shaped by each one's mode."""
-    noise = np.concatenate([half, -half])[:samples]
-    shaped = np.zeros((*modes.shape, half.shape[1]), dtype=np.float32)
+def _each(white: FloatArray, modes: IntArray, factors: FloatArray) -> FloatArray:
+    """(kinds, n, d) the same white noise (n, d) for every kind, shaped by each one's mode."""
+    shaped = np.empty((modes.size, white.shape[1]), dtype=np.float32)
     for mode in np.unique(modes):
-        kind, place = np.nonzero(modes == mode)
-        shaped[kind, place] = noise[place] @ factors[mode]
-    return shaped
+        chosen = np.flatnonzero(modes == mode)
+        shaped[chosen] = white[chosen % len(white)] @ factors[mode]
+    return shaped.reshape(*modes.shape, -1)
 
 
 def _shares(replay: Replay, family: Family) -> FloatArray:

@@ -22,12 +22,17 @@ from cslr.text.cache import EmbeddingCache, Recipe, are_independent, embed_rows,
 from cslr.text.fixed_shapes import filled_batches, rows_are_independent
 from cslr.text.models import Source, find_model, load_model, model_id
 from cslr.text.onnx_encoder import OnnxEncoder
+from cslr.text.packed import PackedBert
 from cslr.text.spacing import spaced
 from cslr.text.stand_ins import Derived, derived
 from cslr.text.words import TokenEncoder, load_token_encoder
 
 __all__ = ["Encoder", "SentenceEncoder", "WordMeans", "embed", "load_encoder"]
 
+TRIALS: Final = ("one two three", "The dose of the tablets was lowered by the doctor.")
+"""Texts of nobody, by which packed vectors are compared with the model's own."""
+CLOSE: Final = 1e-5
+"""How far apart their entries may be: rounding of vectors of length one."""
 _LAYER: Final = re.compile(r"layer(-?\d+)")
 
 
@@ -94,16 +99,21 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
-        Guarantee: a row depends on its text alone, bit for bit, because every forward pass has a
-        fixed shape (``cslr.text.fixed_shapes``). In ordinary batches it would depend on the other
-        texts by rounding, and the vectors of public sentences are published without noise.
+        Guarantee: a row depends on its text alone, bit for bit, because texts are packed without
+        padding (``cslr.text.packed``) or every forward pass has a fixed shape
+        (``cslr.text.fixed_shapes``). In ordinary batches it would depend on the other texts by
+        rounding, and the vectors of public sentences are published without noise.
         """
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         if not texts:
-            return vectors
-        lengths = self._token_counts(texts)
-        for batch, filled in filled_batches(texts, lengths, self._batched):
-            vectors[batch] = self._forward(filled)[: len(batch)]
+            return np.empty((0, self.dimension), dtype=np.float32)
+        packed = self._packed
+        if packed is not None:
+            vectors = packed.vectors(self._tokens(texts))
+        else:
+            vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+            lengths = self._token_counts(texts)
+            for batch, filled in filled_batches(texts, lengths, self._batched):
+                vectors[batch] = self._forward(filled)[: len(batch)]
         return unit_rows(vectors, np.arange(len(texts) + 1), self.id)
 
     def _forward(self, texts: list[str]) -> FloatArray:
@@ -115,22 +125,39 @@ class SentenceEncoder:
 
     def _token_counts(self, texts: Sequence[str]) -> list[int]:
         """How many tokens the model reads of each text."""
-        if not self._batched:
-            return [0] * len(texts)
+        return [len(row) for row in self._tokens(texts)] if self._batched else [0] * len(texts)
+
+    def _tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens that the model reads of each text."""
         prompt = self._model.prompts.get(self._model.default_prompt_name) or ""
-        ids = self._model.tokenizer(
+        ids: list[list[int]] = self._model.tokenizer(
             [prompt + text for text in texts],
             truncation=self._model.max_seq_length is not None,
             max_length=self._model.max_seq_length,
         )["input_ids"]
-        return [len(row) for row in ids]
+        return ids
+
+    @property
+    def _has_tokens(self) -> bool:
+        return hasattr(getattr(self._model, "tokenizer", None), "backend_tokenizer")
+
+    @cached_property
+    def _packed(self) -> PackedBert | None:
+        """The model over packed texts, if it is a BERT whose vectors come out as its own."""
+        packed = PackedBert.of(self._model) if self._has_tokens else None
+        if packed is None or (self._model.max_seq_length or packed.longest + 1) > packed.longest:
+            return None
+        own, found = self._forward(list(TRIALS)), packed.vectors(self._tokens(TRIALS))
+        if own.shape != found.shape or np.abs(own - found).max() > CLOSE:
+            return None
+        return packed
 
     @cached_property
     def _batched(self) -> bool:
         """Whether texts are encoded in batches: the model has tokens and keeps rows apart."""
-        return hasattr(
-            getattr(self._model, "tokenizer", None), "backend_tokenizer"
-        ) and rows_are_independent(self._forward, "one two three", "three two one")
+        return self._has_tokens and rows_are_independent(
+            self._forward, "one two three", "three two one"
+        )
 
     @cached_property
     def _model(self) -> Any:

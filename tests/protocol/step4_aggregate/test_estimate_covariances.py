@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.round import Session
-from cslr.protocol.step1_list import ListLearner, learn_lists
+from cslr.protocol.step1_list import ListLearner, learn_lists, shares_of
 from cslr.protocol.step4_aggregate.contribution import folded, full_second_moments, unfolded
 from cslr.protocol.step4_aggregate.estimate import (
     EIGENVALUE_FLOOR,
@@ -84,6 +84,18 @@ def test_second_moments_of_a_list_are_those_of_the_clients_rows(size):
         together = np.einsum("l,lij->ij", lists.weights[i], second[i])
         # A list's weights are EM's of one step before: the same but for what that step moved.
         np.testing.assert_allclose(together, rows.T @ rows / len(rows), atol=0.05)
+
+
+def test_second_moments_are_the_shares_times_the_rows_by_themselves():
+    """By the formula in one expression: Σ_i r_il x_i x_iᵀ / Σ_i r_il."""
+    rng = np.random.default_rng(1)
+    x, mask = rng.standard_normal((3, 20, R)), np.arange(20) < np.array([[20], [7], [1]])
+    streams = [np.random.default_rng(i) for i in range(3)]
+    lists = learn_lists(x, mask, np.ones(R), ListLearner(size=2), streams)
+    shares = shares_of(lists, x, mask)
+    whole = np.einsum("bnl,bni,bnj->blij", shares, x, x)
+    whole /= np.maximum(shares.sum(axis=1), 1e-12)[..., None, None]
+    np.testing.assert_allclose(full_second_moments(x, mask, lists), folded(whole), atol=1e-12)
 
 
 def test_padding_and_clients_without_rows_say_nothing_about_second_moments():

@@ -15,7 +15,7 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest, stable_clusters
 from cslr.numerics.linear_algebra import onto_simplex
-from cslr.numerics.mixture import Gaussians, from_moments, log_density
+from cslr.numerics.mixture import Gaussians, from_moments, log_density, log_density_of_moments
 from cslr.protocol.step2_sign import standardised
 from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
 from cslr.seeding import Seeds
@@ -59,27 +59,43 @@ def named(lists: Statistics, request: Request) -> Named:
     parts, signed = [], []
     for group in range(groups):
         entries = mean[:, group]
-        if request.matcher in ("signature", "optimal-transport"):
-            whole = unfolded(second[:, group], r)
-            candidates = from_moments(entries, whole, paper.lambda_min)
-        else:
-            candidates = Gaussians(entries, np.ones_like(entries))
-        weights = onto_simplex(weight[:, group])
-        seen = _signatures(candidates, request) if request.matcher == "signature" else None
-        if seen is not None:
+        seen = None
+        if request.matcher == "signature":
+            seen = _released_signatures(entries, second[:, group], request)
             signed.append(seen)
         if seen is not None and paper.canonicalise == "cluster":
             parts.append(_clustered(seen, request.sub_modes))
+            continue
+        if request.matcher in ("signature", "optimal-transport"):
+            candidates = from_moments(entries, unfolded(second[:, group], r), paper.lambda_min)
         else:
-            parts.append(_matched(weights, candidates, seen, group, request))
+            candidates = Gaussians(entries, np.ones_like(entries))
+        weights = onto_simplex(weight[:, group])
+        parts.append(_matched(weights, candidates, seen, group, request))
     ids = np.stack(parts, axis=1)
     return Named(ids, mean, np.stack(signed, axis=1) if signed else None)
 
 
+def _released_signatures(mean: FloatArray, second: FloatArray, request: Request) -> FloatArray:
+    """(b, L, m) signatures of released means (b, L, r) and folded second moments, by client."""
+    assert request.paper is not None
+    r, floor, anchors = mean.shape[-1], request.paper.lambda_min, request.space.anchors
+    densities = [
+        log_density_of_moments(mu, unfolded(folded, r), floor, anchors).T
+        for mu, folded in zip(mean, second, strict=True)
+    ]
+    return _as_asked(np.stack(densities), request)
+
+
 def _signatures(candidates: Gaussians, request: Request) -> FloatArray:
     """(..., L, m) log densities at the anchors, standardised where that is asked for."""
-    raw = np.swapaxes(log_density(candidates, request.space.anchors), -1, -2)
-    return standardised(raw) if request.paper is not None and request.paper.standardise else raw
+    densities = np.swapaxes(log_density(candidates, request.space.anchors), -1, -2)
+    return _as_asked(densities, request)
+
+
+def _as_asked(densities: FloatArray, request: Request) -> FloatArray:
+    standard = request.paper is not None and request.paper.standardise
+    return standardised(densities) if standard else densities
 
 
 def _clustered(signed: FloatArray, modes: int) -> IntArray:

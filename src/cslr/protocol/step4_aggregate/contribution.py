@@ -272,10 +272,15 @@ def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> Float
     Entries off the diagonal are times √2, so that the norm is the matrix's own.
     """
     shares = shares_of(lists, x, mask)  # (b, n, L)
-    rows = np.where(mask[..., None], x, 0.0)
-    mass = np.maximum(shares.sum(axis=1), 1e-12)
-    whole = np.einsum("bnl,bni,bnj->blij", shares, rows, rows, optimize=True)
-    return folded(whole / mass[..., None, None])
+    roots = np.sqrt(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12))
+    (b, _, size), r = shares.shape, x.shape[-1]
+    triangles: FloatArray = np.empty((b, size, r * (r + 1) // 2))
+    for client in range(b):
+        mine = mask[client]
+        for entry, root in enumerate(roots[client, mine].T):
+            rows = root[:, None] * x[client, mine]
+            triangles[client, entry] = folded(rows.T @ rows)  # one operand: half the products
+    return triangles
 
 
 def folded(matrices: FloatArray) -> FloatArray:
@@ -296,11 +301,20 @@ def _triangle(dimension: int) -> tuple[IntArray, FloatArray]:
 
 def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:
     """The inverse of ``folded``."""
+    places, factors = _square(dimension)
+    flat: FloatArray = triangles.take(places, axis=-1)
+    flat /= factors
+    return flat.reshape(*triangles.shape[:-1], dimension, dimension)
+
+
+@lru_cache(maxsize=4)
+def _square(dimension: int) -> tuple[IntArray, FloatArray]:
+    """The places of a flat matrix in its upper triangle, and the factor of each entry."""
     up, across = np.triu_indices(dimension)
-    whole = np.zeros((*triangles.shape[:-1], dimension, dimension))
-    whole[..., up, across] = triangles / np.where(up == across, 1.0, np.sqrt(2.0))
-    whole[..., across, up] = whole[..., up, across]
-    return whole
+    places = np.empty((dimension, dimension), dtype=np.int64)
+    places[up, across] = places[across, up] = np.arange(len(up))
+    factors = np.where(np.eye(dimension, dtype=np.bool_), 1.0, np.sqrt(2.0))
+    return places.ravel(), factors.ravel()
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:
