@@ -8,19 +8,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cslr.protocol.head import HeadSettings, initial_head
+from cslr.protocol.head import (
+    HeadSettings,
+    initial_head,
+    linear_head,
+    mixed,
+    rule_of,
+    zero_shot_head,
+)
 from cslr.protocol.round import Session
 from cslr.protocol.step5_rehearse import (
     CLEAR_HALF,
     TRUST_HALF,
     Rehearsal,
     free_rule,
-    linear_head,
-    mixed,
-    rule_of,
     share_of_free,
     share_of_zero_shot,
-    zero_shot_head,
 )
 from cslr.seeding import Seeds
 

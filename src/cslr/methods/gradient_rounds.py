@@ -15,9 +15,8 @@ from typing import Final
 from cslr.errors import ConfigError
 from cslr.methods.method import MethodContext, all_labels_in_every_task
 from cslr.privacy.plan import Plan
-from cslr.protocol.head import FamilyName, Head
+from cslr.protocol.head import FamilyName, Head, rule_of
 from cslr.protocol.ports import Cohort
-from cslr.protocol.step5_rehearse import rule_of
 from cslr.protocol.step5_rounds import LinearRule, LinearSpace, NoisyGradient, linear_facts
 from cslr.protocol.updates import UpdateId, release_update, update_ask
 

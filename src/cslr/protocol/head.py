@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from cslr.arrays import FloatArray, IntArray
+from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_simplex
 
 __all__ = [
@@ -40,9 +40,13 @@ __all__ = [
     "cross_entropy_slope",
     "initial_head",
     "label_targets",
+    "linear_head",
+    "mixed",
+    "rule_of",
     "sigmoid",
     "softmax",
     "train_head",
+    "zero_shot_head",
 ]
 
 OUTSIDE: Final = 0.8
@@ -216,6 +220,52 @@ def _fill_gradients(adam: Adam, z: FloatArray, targets: FloatArray, one_by_one: 
     below *= hidden > 0
     np.matmul(z.T, below, out=to_weights1)
     below.sum(axis=0, out=to_bias1)
+
+
+# -- heads that are linear rules -------------------------------------------------------------------
+
+
+def zero_shot_head(texts: FloatArray) -> Head:
+    """The similarity to each of the label texts (c, d), as a head."""
+    return linear_head(texts, np.zeros(len(texts)))
+
+
+def linear_head(weights: FloatArray, bias: FloatArray) -> Head:
+    """The rule z Wᵀ + b of weights (c, d) and bias (c,), as a head: u = relu(u) − relu(−u)."""
+    rule, says = weights.T.astype(np.float32), np.eye(len(weights), dtype=np.float32)
+    return Head(
+        np.concatenate([rule, -rule], axis=1),
+        np.zeros(2 * len(weights), dtype=np.float32),
+        np.concatenate([says, -says]),
+        bias.astype(np.float32),
+    )
+
+
+def rule_of(head: Head) -> tuple[FloatArray, FloatArray]:
+    """W (c, d) and b (c,) of a head that is linear.
+
+    Its hidden units come in pairs u, −u whose outputs have opposite signs, or are silent.
+    """
+    says = head.weights2.astype(np.float64) / 2
+    return (head.weights1 @ says).T, head.bias1 @ says + head.bias2
+
+
+def mixed(head: Head, other: Head, z: FloatArray, known: BoolArray, share: float) -> Head:
+    """``head`` with a share of the scores of ``other``, both as wide on samples z (n, d).
+
+    known: (c,) the labels whose differences count. share: from 0, the head as it is, to 1, the
+    other.
+    """
+    scores = [each.scores(z)[:, known] for each in (head, other)]
+    wide = [np.square(each - each.mean(axis=1, keepdims=True)).mean() for each in scores]
+    scale = share * np.sqrt(wide[0] / max(wide[1], 1e-12))
+    kind = head.weights2.dtype
+    return Head(
+        np.concatenate([head.weights1, other.weights1], axis=1),
+        np.concatenate([head.bias1, other.bias1]),
+        np.concatenate([(1 - share) * head.weights2, scale * other.weights2]).astype(kind),
+        ((1 - share) * head.bias2 + scale * other.bias2).astype(kind),
+    )
 
 
 # -- gradients of losses, and Adam -----------------------------------------------------------------
