@@ -52,7 +52,7 @@ POOLED_PASSES: Final = 5
 INTENT_SHARES: Final = 0.25
 """How much of the log of a label's share counts where several labels may be right: samples overlap
 more than texts do, so that a rule's evidence is told too small."""
-COMPANY: Final = 0.25
+COMPANY: Final = 0.5
 """Share of a label's texts from which on another label that they have is answered with it."""
 BESIDE: Final = 3.0
 """Times the largest wrong score of a draw that an answer beside the best one must have."""
@@ -160,14 +160,12 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
 
     a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text, C the ``company`` of labels. a, b and
     k are the likeliest that sigmoids answer with the targets of a draw. All outputs have them in
-    common, so without company the order of answers stays as it is. A label with company is its own
-    company, too, so that it stays ahead of those it brings along.
+    common, so without company the order of answers stays as it is.
 
-    b is at least a times ``BESIDE`` times the largest score of a wrong label beside the best one:
-    scores of texts differ more than those of samples, and labels would be answered by chance beside
-    the best one, which is always answered. What comes beside it follows from the released company.
+    Without company b is at least a times ``BESIDE`` times the largest score of a wrong label beside
+    the best one: scores of texts differ more than those of samples, and labels would be answered by
+    chance beside the best one, which is always answered.
     """
-    company = company + np.diag(company.any(axis=1))
     z, targets = draw
     known = targets.any(axis=0)
     head = replace(
@@ -181,7 +179,8 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
     right = targets[:, known].astype(np.float64)
 
     wrong = (right < 0.5) & (scores < scores.max(axis=1, keepdims=True))
-    least = BESIDE * float(scores.max(where=wrong, initial=0.0))
+    alone = not company.any()
+    least = BESIDE * float(scores.max(where=wrong, initial=0.0)) if alone else -np.inf
 
     def threshold(found: FloatArray) -> float:
         return float(max(found[1], np.exp(found[0]) * least))
@@ -190,7 +189,7 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
         logits = np.exp(found[0]) * scores - threshold(found) + along * found[2:].sum()
         return float((np.logaddexp(0.0, logits) - right * logits).mean())
 
-    start = [0.0, float(scores.max(axis=1).mean()), *([0.0] if company.any() else [])]
+    start = [0.0, float(scores.max(axis=1).mean()), *([] if alone else [0.0])]
     found = minimize(loss, start, method="Nelder-Mead").x
     mixed = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
     weights, bias = head.weights2 @ mixed, head.bias2 @ mixed - threshold(found)
