@@ -47,6 +47,8 @@ class Mutant:
     end: int
     before: str
     after: str
+    text: str
+    """The line of source in which it begins."""
 
     def __str__(self) -> str:
         def short(text: str) -> str:
@@ -57,6 +59,11 @@ class Mutant:
 
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.after.encode() + source[self.end :]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Module, line of source and replacement: the same wherever in the file the line stands."""
+        return self.module, self.text, " ".join(self.after.split())
 
     @property
     def room(self) -> str:
@@ -125,7 +132,7 @@ def _is_idle(node: ast.AST) -> bool:
 def mutants_of(module: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines."""
     text = source.encode()
-    starts = [0]
+    lines, starts = source.splitlines(), [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found = []
@@ -134,5 +141,7 @@ def mutants_of(module: str, source: str) -> list[Mutant]:
             start = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
             end = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
             before, after = text[start:end].decode(), f"({ast.unparse(twin)})"
-            found.append(Mutant(module, node.lineno, start, end, before, after))  # type: ignore[attr-defined]
+            number = node.lineno  # type: ignore[attr-defined]
+            line_text = lines[number - 1].strip()
+            found.append(Mutant(module, number, start, end, before, after, line_text))
     return sorted(found, key=lambda each: (each.start, each.end))
