@@ -239,9 +239,9 @@ def _tree() -> Path:
 
 
 def equivalents() -> dict[tuple[str, str, str], str]:
-    """Why a mutant, by its module, line and replacement, changes no behaviour."""
+    """Why a mutant, by its module and its line without and with it, changes no behaviour."""
     listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["mutant"]
-    return {(each["module"], each["line"], each["after"]): each["reason"] for each in listed}
+    return {(each["module"], each["line"], each["fault"]): each["reason"] for each in listed}
 
 
 def report(trials: list[tuple[Mutant, Outcome]], known: set[tuple[str, str, str]]) -> float:

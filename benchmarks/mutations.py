@@ -47,8 +47,8 @@ class Mutant:
     end: int
     before: str
     after: str
-    text: str
-    """The line of source in which it begins."""
+    lines: tuple[str, str]
+    """The line of source in which it begins, without and with the fault."""
 
     def __str__(self) -> str:
         def short(text: str) -> str:
@@ -62,8 +62,8 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Module, line of source and replacement: the same wherever in the file the line stands."""
-        return self.module, self.text, " ".join(self.after.split())
+        """Module and line without and with the fault: the same wherever the line stands."""
+        return self.module, *self.lines
 
     @property
     def room(self) -> str:
@@ -132,16 +132,24 @@ def _is_idle(node: ast.AST) -> bool:
 def mutants_of(module: str, source: str) -> list[Mutant]:
     """Every mutant of a file, in the order of its lines."""
     text = source.encode()
-    lines, starts = source.splitlines(), [0]
+    starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found = []
-    for node in computed(ast.parse(source)):
-        for twin in variants(node):
-            start = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
-            end = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
-            before, after = text[start:end].decode(), f"({ast.unparse(twin)})"
-            number = node.lineno  # type: ignore[attr-defined]
-            line_text = lines[number - 1].strip()
-            found.append(Mutant(module, number, start, end, before, after, line_text))
+
+    def mutant(node: ast.expr, twin: ast.AST) -> Mutant:
+        number, last = node.lineno, node.end_lineno or node.lineno
+        start, end = starts[number - 1] + node.col_offset, starts[last - 1]
+        end += node.end_col_offset or 0
+        before, after = text[start:end].decode(), f"({ast.unparse(twin)})"
+        line = text[starts[number - 1] : starts[number]].decode()
+        left, right = text[starts[number - 1] : start].decode(), text[end : starts[last]].decode()
+        lines = line.strip(), f"{left}{after}{right}".strip()
+        return Mutant(module, number, start, end, before, after, lines)
+
+    found = [
+        mutant(node, twin)
+        for node in computed(ast.parse(source))
+        if isinstance(node, ast.expr)
+        for twin in variants(node)
+    ]
     return sorted(found, key=lambda each: (each.start, each.end))
