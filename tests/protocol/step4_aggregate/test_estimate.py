@@ -486,3 +486,4 @@ def test_the_matrices_of_all_tasks_are_one_covariance_within_modes(space, by_tex
         releases.append(replace(release, sums=replace(release.sums, tied=triangle)))
     found = read(by_texts, *releases)
     np.testing.assert_allclose(found.tied[:8, :8], within, rtol=0.01, atol=0.01)
+    assert found.floored == 0.0
