@@ -31,9 +31,12 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-SYMMETRIC = {"min", "max", "minimum", "maximum", "allclose", "array_equal"}
+SYMMETRIC = {"min", "max", "minimum", "maximum", "allclose", "array_equal", "samestat"}
 # Keywords that change how something fails or looks, never what is computed.
-COSMETIC = {"strict", "eq", "repr", "frozen", "slots", "copy", "stacklevel", "check", "kw_only"}
+COSMETIC = {
+    *("strict", "eq", "repr", "frozen", "slots", "copy", "stacklevel", "check", "kw_only"),
+    "indent",
+}
 
 
 @dataclass(frozen=True)
