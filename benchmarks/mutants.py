@@ -238,10 +238,23 @@ def _tree() -> Path:
 # -- the report ------------------------------------------------------------------------------------
 
 
-def equivalents() -> dict[tuple[str, str, str], str]:
-    """Why a mutant, by its module and its line without and with it, changes no behaviour."""
+def equivalents(root: Path) -> dict[tuple[str, str, str], str]:
+    """Why a mutant, by its module and its line without and with it, changes no behaviour.
+
+    Raises ValueError where a listed one cannot be made any more, as its line has changed.
+    """
     listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["mutant"]
-    return {(each["module"], each["line"], each["fault"]): each["reason"] for each in listed}
+    reasons = {(each["module"], each["line"], each["fault"]): each["reason"] for each in listed}
+    possible = {
+        mutant.key
+        for module in {module for module, _, _ in reasons}
+        if (root / PACKAGE / module).exists()
+        for mutant in mutants_of(module, (root / PACKAGE / module).read_text(encoding="utf-8"))
+    }
+    stale = [f"{module}: {line}" for module, line, _ in reasons.keys() - possible]
+    if stale:
+        raise ValueError(f"{EQUIVALENT.name} lists mutants of other source: {'; '.join(stale)}")
+    return reasons
 
 
 def report(trials: list[tuple[Mutant, Outcome]], known: set[tuple[str, str, str]]) -> float:
@@ -299,7 +312,7 @@ def main() -> int:
     mutants = sample(ROOT, tuple(asked.rooms.split(",")), asked.count, asked.seed)
     mutants = [mutant for mutant in mutants if asked.only in mutant.module]
     print(f"{len(mutants)} mutants of {len({each.module for each in mutants})} modules", flush=True)
-    reasons = equivalents()
+    reasons = equivalents(ROOT)
     preload()
     with tempfile.TemporaryDirectory() as work:
         os.environ["CSLR_MUTANTS"] = work
