@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 TRUST  := $(VENV)/ready-trust
 FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/test_seeding.py \
-  --ignore=tests/protocol/test_golden.py --ignore=tests/privacy/secure_sum/test_dropouts.py
+  --ignore=tests/protocol/test_golden.py --ignore=tests/privacy/secure_sum/test_dropouts.py \
+  --ignore=tests/protocol/test_growth.py --ignore=tests/privacy/test_accounting_speed.py
 SEED   ?= 1
 # Tests start processes: without compiled files each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -31,9 +31,12 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-SYMMETRIC = {"min", "max", "minimum", "maximum", "allclose", "array_equal"}
+SYMMETRIC = {"min", "max", "minimum", "maximum", "allclose", "array_equal", "samestat"}
 # Keywords that change how something fails or looks, never what is computed.
-COSMETIC = {"strict", "eq", "repr", "frozen", "slots", "copy", "stacklevel", "check", "kw_only"}
+COSMETIC = {
+    *("strict", "eq", "repr", "frozen", "slots", "copy", "stacklevel", "check", "kw_only"),
+    "indent",
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Mutant:
     end: int
     before: str
     after: str
+    lines: tuple[str, str]
+    """The line of source in which it begins, without and with the fault."""
 
     def __str__(self) -> str:
         def short(text: str) -> str:
@@ -57,6 +62,11 @@ class Mutant:
 
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.after.encode() + source[self.end :]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Module and line without and with the fault: the same wherever the line stands."""
+        return self.module, *self.lines
 
     @property
     def room(self) -> str:
@@ -128,11 +138,21 @@ def mutants_of(module: str, source: str) -> list[Mutant]:
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found = []
-    for node in computed(ast.parse(source)):
-        for twin in variants(node):
-            start = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
-            end = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
-            before, after = text[start:end].decode(), f"({ast.unparse(twin)})"
-            found.append(Mutant(module, node.lineno, start, end, before, after))  # type: ignore[attr-defined]
+
+    def mutant(node: ast.expr, twin: ast.AST) -> Mutant:
+        number, last = node.lineno, node.end_lineno or node.lineno
+        start, end = starts[number - 1] + node.col_offset, starts[last - 1]
+        end += node.end_col_offset or 0
+        before, after = text[start:end].decode(), f"({ast.unparse(twin)})"
+        line = text[starts[number - 1] : starts[number]].decode()
+        left, right = text[starts[number - 1] : start].decode(), text[end : starts[last]].decode()
+        lines = line.strip(), f"{left}{after}{right}".strip()
+        return Mutant(module, number, start, end, before, after, lines)
+
+    found = [
+        mutant(node, twin)
+        for node in computed(ast.parse(source))
+        if isinstance(node, ast.expr)
+        for twin in variants(node)
+    ]
     return sorted(found, key=lambda each: (each.start, each.end))

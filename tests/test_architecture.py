@@ -391,3 +391,50 @@ def test_modules_share_a_file_name_only_where_it_is_listed():
 def test_a_name_in_two_places_is_found():
     places = [("Bound", "audit"), ("Head", "protocol"), ("Bound", "theory")]
     assert shared_names(places) == {"Bound": ("audit", "theory")}
+
+
+# -- what tests expect -----------------------------------------------------------------------------
+
+TESTS = Path(__file__).parent
+WITHOUT_MESSAGE = {"KeyboardInterrupt", "SystemExit"}
+
+
+def raised(tree: ast.AST) -> list[tuple[int, str, bool]]:
+    """Each ``pytest.raises``: its line, what is expected, and whether the message is."""
+    return [
+        (node.lineno, dotted(node.args[0]), any(word.arg == "match" for word in node.keywords))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and dotted(node.func) == "pytest.raises"
+    ]
+
+
+def test_whoever_expects_an_error_says_which():
+    """By its message; only what a test raises itself, to stop the code somewhere, has none."""
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(TESTS.rglob("*.py"))
+    }
+    own = {
+        node.name
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    vague = [
+        f"{path.relative_to(TESTS)}:{line}"
+        for path, tree in trees.items()
+        for line, error, has_match in raised(tree)
+        if not has_match and error not in own | WITHOUT_MESSAGE
+    ]
+    assert vague == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("with pytest.raises(ValueError): f()", [(1, "ValueError", False)]),
+        ("with pytest.raises(ValueError, match='x') as told: f()", [(1, "ValueError", True)]),
+        ("with patch(), pytest.raises(errors.Bad): f()", [(1, "errors.Bad", False)]),
+    ],
+)
+def test_the_search_finds_expected_errors(source, found):
+    assert raised(ast.parse(source)) == found

@@ -12,6 +12,7 @@ from cslr.methods.cslr import agree
 from cslr.protocol.agreement import simulated_clients
 from cslr.protocol.messages import with_bound
 from cslr.protocol.round import statistics_of
+from cslr.protocol.step4_aggregate.contribution import Resolution
 from cslr.seeding import Seeds
 
 
@@ -129,3 +130,13 @@ def test_rows_of_one_simulated_label_are_more_alike_than_any_rows(world):
     examples = simulated_clients(world.public, 1, Seeds(1))
     within = examples.z.var(axis=1, ddof=1).sum(axis=-1).mean()
     assert within < 0.9 * world.public.var(axis=0).sum()
+
+
+def test_facts_name_what_is_unlike_a_plan_of_few_units_only(world):
+    """Plans of silos stay as they were written before there were people."""
+    plain = world.agreement().public_facts()
+    assert not plain.keys() & {"clients_per_person", "resolution", "paper"}
+    people = world.agreement(clients_per_person=3, resolution=Resolution(tied=5)).public_facts()
+    assert people["clients_per_person"] == 3
+    assert people["resolution"]["tied"] == 5
+    assert people.keys() - plain.keys() == {"clients_per_person", "resolution"}

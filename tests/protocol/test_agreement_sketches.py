@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cslr.privacy.ledger.records import agree, differences, plain
-from cslr.protocol.agreement import Agreement, space_facts
+from cslr.protocol.agreement import Agreement, _probes, modes_facts, space_facts
 from cslr.protocol.messages import with_bound
 from cslr.protocol.public_space import build_space, declare_modes
 from cslr.seeding import Seeds
@@ -90,12 +90,12 @@ def test_one_replaced_sentence_is_another_plan(world, place, other):
 
 def test_one_replaced_sentence_of_ten_thousand_moves_the_centre_beyond_its_tolerance():
     rng = np.random.default_rng(0)
-    public = rng.standard_normal((10_000, 384)) * 0.99 ** np.arange(384)
+    public = rng.standard_normal((10_000, 128)) * 0.97 ** np.arange(128)
     public /= np.linalg.norm(public, axis=1, keepdims=True)
     facts, changed = [], public.copy()
     changed[17] = public[4]  # a sentence that stands in the corpus twice
-    for z in (public, public + noise(public.shape, 1), public + noise(384, 2), changed):
-        space = build_space(z, "synthetic", 128, 100, Seeds(1).at("anchors"))
+    for z in (public, public + noise(public.shape, 1), public + noise(128, 2), changed):
+        space = build_space(z, "synthetic", 64, 100, Seeds(1).at("anchors"))
         facts.append(plain(space_facts(space)))
     same, *others = facts
     assert [agree(same, each) for each in others] == [True, True, False]
@@ -164,3 +164,41 @@ def test_neither_the_sign_of_a_direction_nor_a_turn_among_equal_ones_changes_a_s
     one, two = plain(space_facts(equal)), plain(space_facts(turned))
     for name in ("centre", "spectrum", "directions", "shape", "anchors"):
         np.testing.assert_allclose(one[name]["values"], two[name]["values"], atol=1e-12)
+
+
+def test_a_sketch_is_about_as_long_as_what_it_is_of():
+    """Probes are ±1/√count, so that squared lengths are kept on average."""
+    vectors = np.random.default_rng(0).standard_normal((400, 30))
+    for count in (8, 64):
+        probes = _probes("centre", count, 30)
+        np.testing.assert_allclose(np.abs(probes), 1 / np.sqrt(count))
+        lengths = np.square(vectors @ probes.T).sum(axis=1) / np.square(vectors).sum(axis=1)
+        assert lengths.mean() == pytest.approx(1.0, abs=0.1)
+    assert not np.array_equal(_probes("centre", 8, 30), _probes("texts", 8, 30))
+
+
+@pytest.mark.parametrize(("angle", "noticed"), [(0.002, False), (0.1, True)])
+def test_directions_turned_by_a_tenth_are_others_and_by_a_thousandth_the_same(
+    world, angle, noticed
+):
+    space, turn = world.space(), np.eye(24)
+    turn[[0, 0, 20, 20], [0, 20, 0, 20]] = (
+        np.cos(angle),
+        np.sin(angle),
+        -np.sin(angle),
+        np.cos(angle),
+    )
+    turned = replace(space, basis=space.basis @ turn)
+    found = differences(plain(space_facts(space)), plain(space_facts(turned)))
+    assert ("directions" in str(found)) is noticed
+    assert ("shape" in str(found)) is noticed
+    assert "centre" not in str(found)
+
+
+@pytest.mark.parametrize(("moved", "noticed"), [(0.005, False), (0.1, True)])
+def test_prototypes_moved_by_a_tenth_are_others_and_by_little_the_same(world, moved, noticed):
+    space, modes = world.space(), world.modes(world.space())
+    means = modes.prototypes.mean + moved * np.eye(8)[0]
+    other = replace(modes, prototypes=replace(modes.prototypes, mean=means))
+    found = differences(plain(modes_facts(modes, space)), plain(modes_facts(other, space)))
+    assert bool(found) is noticed

@@ -190,3 +190,13 @@ def test_a_replay_with_variances_of_single_directions_is_not_lifted(corpus, turn
     replay = replay_in(old, corpus, release_of(means, seconds=R))
     with pytest.raises(ConfigError, match="shared"):
         lifted(replay, passage(old, new, Affine(turn, np.zeros(D))))
+
+
+def test_two_directions_with_variances_of_their_own_are_enough_to_refuse(corpus, turn):
+    old, new = space_of(corpus, "old"), space_of(corpus @ turn, "new")
+    replay = replay_in(old, corpus, release_of(old.into(corpus[:LABELS])))
+    way = passage(old, new, Affine(turn, np.zeros(D)))
+    with pytest.raises(ConfigError, match="to lift a replay"):
+        lifted(replace(replay, relative=np.ones((LABELS, 2))), way)
+    with pytest.raises(ConfigError, match="to carry releases"):
+        carried(release_of(np.zeros((2, R)), seconds=2), plain(np.eye(R)))

@@ -18,6 +18,7 @@ import pytest
 from cslr.methods.registry import METHODS
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.step3_match import MATCHERS
+from cslr.protocol.step4_aggregate import contribution
 from cslr.protocol.step4_aggregate.contribution import Units
 
 FILE = Path(__file__).with_name("golden.json")
@@ -96,7 +97,9 @@ def course(make, drawer, world, name: str) -> dict[str, list[float]]:
         context = replace(context, units=Units(50_000, 1), plan=plan)
     if "gradient" in name:  # they learn tasks that share their labels
         context = replace(context, tasks=((0, 1, 2, 3),) * 2)
-    heads = [stage() for stage in METHODS[given["method"]].stages(context)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contribution, "LEAST_TIED", 4)  # the small world has eight directions
+        heads = [stage() for stage in METHODS[given["method"]].stages(context)]
     found = {label: summary(vector) for label, vector in drawer.kept.items()}
     answers = {f"stage {n}": summary(head.scores(world.test_z)) for n, head in enumerate(heads)}
     return {**found, **answers}
@@ -114,6 +117,12 @@ def test_a_run_gives_the_numbers_it_gave(make_context_with, make_drawer, world, 
     for part, numbers in golden[name].items():
         limit = CLOSE * max(numbers[0], 1e-9)
         np.testing.assert_allclose(found[part], numbers, rtol=0, atol=limit, err_msg=part)
+
+
+def test_people_release_a_matrix_beside_their_means(make_context_with, drawer, world):
+    """For each of two labels a weight and a mean; for both one triangle of second moments."""
+    course(make_context_with, drawer, world, "people, tied")
+    assert drawer.kept["task 0"].size == 2 * (1 + 8) + 8 * 9 // 2
 
 
 def test_every_golden_run_is_run():

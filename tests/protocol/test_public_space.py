@@ -340,3 +340,12 @@ def test_sentences_of_labels_are_those_that_prefer_them_most():
     prefers = public @ (texts[0] - texts[1])
     groups = np.stack([np.argsort(-prefers)[:16], np.argsort(prefers)[:16]])
     assert clearness(public, texts) == pytest.approx(clearness(public, texts, groups))
+
+
+def test_rows_that_are_no_units_are_projected_in_one_product(world, monkeypatch):
+    space = world.space()
+    monkeypatch.setattr(public_space, "_in_blocks", None)  # would fail if it were called
+    for rows in (FEW_ROWS - 1, FEW_ROWS + 1):
+        z = np.random.default_rng(1).standard_normal((rows, WIDTH))
+        expected = (z - space.centre) @ space.basis[:, : space.dimension]
+        np.testing.assert_allclose(space.into(z), expected, atol=1e-12)

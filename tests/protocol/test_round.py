@@ -15,6 +15,7 @@ from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples
 from cslr.protocol.round import Session, contribute, replay_of, statistics_of, sum_ask
 from cslr.protocol.step3_match import MATCHERS
+from cslr.protocol.step4_aggregate.contribution import Resolution
 from cslr.protocol.step4_aggregate.estimate import expected_means
 from tests.protocol.crashes import Crash
 
@@ -501,3 +502,22 @@ def test_a_release_expects_qn_clients_and_never_counts_them(world, make_ledger, 
     )
     assert released.expected_weight == pytest.approx(0.5 * world.agreement().expected_weight)
     np.testing.assert_array_equal(released.modes, [0, 1])
+
+
+def test_small_units_send_means_and_one_matrix_of_second_moments(world):
+    """Unclipped, what a unit adds is Σ w over its rows of 1, x − p and (x − p)(x − p)ᵀ."""
+    resolution = Resolution(full_weight=1, weight_scale=1.0, tied=5, tied_scale=1.0)
+    agreement = world.agreement(second_moments="tied", resolution=resolution, bound=8.0)
+    request, examples = agreement.request(0, (0, 1)), world.examples(0)
+    bounded = contribute(examples, sum_ask(request))
+    rows = bounded.grid.decode(bounded.rows(_SEAL))
+    assert rows.shape == (12, 2 * (1 + 8) + 5 * 6 // 2)
+    for client in range(12):
+        mine = examples.mask[client]
+        x, labels = request.space.into(examples.z[client][mine]), examples.labels[client][mine]
+        away = x - request.prototypes.mean[labels]
+        share = 1.0 / np.bincount(labels, minlength=2)[labels]
+        matrix = np.einsum("n,ni,nj->ij", share, away[:, :5], away[:, :5])
+        means = [np.append(1.0, away[labels == label].mean(axis=0)) for label in (0, 1)]
+        expected = np.concatenate([*means, matrix[np.triu_indices(5)]])
+        np.testing.assert_allclose(rows[client], expected, atol=0.005)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import DataError
@@ -246,3 +247,28 @@ def test_a_translation_follows_from_the_public_sentences_alone():
     np.testing.assert_array_equal(one.into.matrix, other.into.matrix)
     np.testing.assert_array_equal(one.into.offset, other.into.offset)
     assert isinstance(one.into, Affine)
+
+
+@pytest.mark.parametrize(
+    ("noise", "best"), [(0.0, 1e-4), (0.008, 1e-3), (0.025, 1e-2), (0.1, 1e-1), (1.0, 1.0)]
+)
+def test_a_map_is_the_ridge_regression_that_held_out_sentences_prefer(noise, best):
+    """Every fifth sentence is held out; scikit-learn's ridge, as a share of the mean variance."""
+    rng = np.random.default_rng(5)
+    source = texts(1, 60) @ TURN + noise * rng.standard_normal((60, D))
+    target = texts(1, 60)
+    held = np.arange(60) % 5 == 0
+
+    def fitted(share: float, rows: np.ndarray) -> Ridge:
+        variance = np.square(source[rows] - source[rows].mean(axis=0)).sum() / D
+        return Ridge(alpha=share * variance).fit(source[rows], target[rows])
+
+    shares = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    errors = [
+        missed(target[held], unit(fitted(share, ~held).predict(source[held]))) for share in shares
+    ]
+    assert shares[int(np.argmin(errors))] == best
+    found, error = fit_map(source, target)
+    assert error == pytest.approx(min(errors))
+    expected = unit(fitted(best, np.ones(60, dtype=bool)).predict(source))
+    np.testing.assert_allclose(found(source), expected, atol=1e-9)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -18,7 +20,7 @@ from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import EphemeralKeys
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.round import Session
-from cslr.runs.directory import RunDirectory, SeedDirectory, read_trace
+from cslr.runs.directory import RunDirectory, SeedDirectory, _Lock, read_trace
 
 CONFIG = Config()
 FEDERATION = Federation("clinics", Budget(20.0), "enforced")
@@ -285,3 +287,36 @@ def test_receipts_of_a_ledger_in_memory_hold_as_long_as_it_does(run, make_ledger
     first = rounds(2, ledger, keep)
     assert [v.tolist() for v in rounds(2, ledger, keep)] == [v.tolist() for v in first]
     assert len(ledger.charges) == 2
+
+
+@pytest.mark.parametrize(("mode", "folder"), [("simulated", 0o755), ("enforced", 0o700)])
+def test_what_enforced_privacy_writes_is_its_owners_alone(tmp_path, mode, folder):
+    """Elsewhere others may read, as far as the process's mask lets them."""
+    settings = {"privacy.mode": mode}
+    if mode == "enforced":
+        settings["privacy.federation"] = tmp_path / "federation"
+    directory = RunDirectory(tmp_path / "run", load_config(None, settings))
+    before = os.umask(0o022)
+    try:
+        directory.begin()
+        directory.seed(13).save_arrays("head", {"bias": np.zeros(3)})
+    finally:
+        os.umask(before)
+    for path in (directory.path, directory.path / "seed-13"):
+        assert stat.S_IMODE(path.stat().st_mode) == folder
+
+
+def test_what_was_noted_is_given_back_as_it_stands_in_the_trace(run):
+    run.note(kind="row", after=1)
+    assert run.note(kind="row", after=2)["after"] == 2
+    assert run.find(kind="row", after=2) == run.trace[-1]
+
+
+def test_a_lock_that_was_never_had_closes_nothing(tmp_path, monkeypatch):
+    closed: list[int] = []
+    gc.collect()  # locks of other directories
+    monkeypatch.setattr(os, "close", closed.append)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        _Lock(tmp_path / "nowhere")
+    gc.collect()
+    assert closed == []

@@ -209,3 +209,21 @@ def test_a_method_or_scenario_that_means_nothing_is_refused_before_anything_is_e
     with pytest.raises(ConfigError, match="no scenario 'domain'"):
         load_embedded(Config(stream=StreamConfig(name="clinic", scenario="domain")))
     assert not list(cache.iterdir())
+
+
+class Stop(Exception):
+    """Before anything is embedded."""
+
+
+def test_progress_is_shown_only_where_it_is_asked_for(monkeypatch):
+    asked = []
+
+    def stopped(stream, config, started, progress):
+        asked.append(progress)
+        raise Stop
+
+    monkeypatch.setattr("cslr.runs.embedded.embed_stream", stopped)
+    for given in ((), (True,)):
+        with pytest.raises(Stop):
+            load_embedded(Config(), *given)
+    assert asked == [False, True]

@@ -110,7 +110,7 @@ def test_an_admitted_row_cannot_be_changed_by_its_sender_any_more():
 def test_a_row_that_is_not_admitted_is_not_shortened_either():
     """Whoever sends too much is no client of ours; there is nothing to mend."""
     rows = np.array([[STEPS, STEPS]])
-    with pytest.raises(NotAdmitted):
+    with pytest.raises(NotAdmitted, match="exceeds the clip"):
         admit(rows, Grid(1.0))
     assert rows.tolist() == [[STEPS, STEPS]]
 

@@ -216,7 +216,7 @@ def test_the_record_notices_what_was_not_declared_or_paid(prepared):
         Watched.record = record
         _ = context.clients.z[:1]
         assert "outside" in record.readers
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match="outside"):
             check(record, context.ledger)
 
 

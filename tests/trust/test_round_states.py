@@ -43,6 +43,7 @@ from cslr.federation.wire.inbox import Inbox, Register
 from cslr.federation.wire.terms import terms_of
 from cslr.privacy.values import _SEAL, Grid
 
+IN_WORDS = r"\w+ \w+"  # every refusal says why
 WIDTH, GRID, SPACE = 3, Grid(1.0), "the digest of a public space"
 TERMS = terms_of(GRID, SPACE)
 CLIENTS = [f"client-{i}" for i in range(5)]
@@ -82,7 +83,7 @@ class Rounds(RuleBasedStateMachine):
     def join(self, client):
         if client in self.joined:
             assert self.register.accept(self.joined[client]) == "repeated"
-            with pytest.raises(AlreadySent):
+            with pytest.raises(AlreadySent, match="already sent a different"):
                 self.register.accept(self.people[client].join("clinics", "run 1"))
         else:
             data = self.people[client].join("clinics", "run 1")
@@ -92,7 +93,7 @@ class Rounds(RuleBasedStateMachine):
     @precondition(lambda self: not self.register.closed and "client-0" in self.joined)
     @rule()
     def somebody_joins_under_a_name_that_is_taken(self):
-        with pytest.raises(StolenIdentity):
+        with pytest.raises(StolenIdentity, match="registered with another key"):
             self.register.accept(self.thief.join("clinics", "run 1"))
 
     @precondition(lambda self: len(self.joined) >= 2 and self.inbox is None)
@@ -130,7 +131,7 @@ class Rounds(RuleBasedStateMachine):
             assert self.inbox.accept(data) == "accepted"
             self.counted[client], self.kept[client] = rows[0], data
             return
-        with pytest.raises(error):
+        with pytest.raises(error, match=IN_WORDS):
             self.inbox.accept(data)
 
     @running
@@ -143,7 +144,7 @@ class Rounds(RuleBasedStateMachine):
     @rule(client=who, share=st.floats(0.0, 0.999))
     def drop_in_mid_message(self, client, share):
         data = self.people[client].answer(self.asked, np.ones((1, WIDTH), dtype=np.int64))
-        with pytest.raises(MessageError):
+        with pytest.raises(MessageError, match=IN_WORDS):
             self.inbox.accept(data[: int(share * len(data))])
 
     @running
@@ -153,7 +154,7 @@ class Rounds(RuleBasedStateMachine):
             self.people[client].answer(self.asked, np.ones((1, WIDTH), dtype=np.int64))
         )
         data[place % len(data)] ^= 1 << bit
-        with pytest.raises(MessageError):
+        with pytest.raises(MessageError, match=IN_WORDS):
             self.inbox.accept(bytes(data))
 
     @running
@@ -172,13 +173,13 @@ class Rounds(RuleBasedStateMachine):
             "signature": (liar.answer(asked, rows)[:-64] + bytes(64), BadSignature),
             "length": (liar.answer(asked, rows * 2**32), OverlongVector),
         }[lie]
-        with pytest.raises(error):
+        with pytest.raises(error, match=IN_WORDS):
             self.inbox.accept(data)
 
     @precondition(lambda self: self.inbox is not None and self.old)
     @rule(data=st.data())
     def replay_an_old_round(self, data):
-        with pytest.raises(OldRound):
+        with pytest.raises(OldRound, match="is over"):
             self.inbox.accept(data.draw(st.sampled_from(self.old)))
 
     # -- what happens to the server ----------------------------------------------------------------
@@ -223,7 +224,7 @@ class Rounds(RuleBasedStateMachine):
         late = sorted(set(self.joined) - set(self.kept))
         if late:
             rows = np.ones((1, WIDTH), dtype=np.int64)
-            with pytest.raises(RoundClosed):
+            with pytest.raises(RoundClosed, match="after the round was closed"):
                 self.inbox.accept(self.people[late[0]].answer(self.asked, rows))
         np.testing.assert_array_equal(self.inbox.close().total(_SEAL), expected)
         self.old += self.kept.values()

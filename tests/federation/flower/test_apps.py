@@ -70,7 +70,7 @@ def test_a_message_without_bytes_is_refused():
     empty = Message(
         RecordDict({"cslr": ConfigRecord({"body": 3})}), dst_node_id=1, message_type="query.mask"
     )
-    with pytest.raises(MalformedMessage):
+    with pytest.raises(MalformedMessage, match="carries no bytes"):
         body_of(empty)
     asked = []
     grid = LocalGrid({1: client_app(lambda route, body: asked.append(body) or b"")})

@@ -11,6 +11,7 @@ from cslr.errors import (
     BadSignature,
     ConfigError,
     MalformedMessage,
+    MessageError,
     OutOfTurn,
     SumAborted,
     TermsDiffer,
@@ -54,7 +55,7 @@ def changed(federation, keep, change):
         return framed(change(question), request)
 
     federation.transport.tamper, federation.attempts = tamper, 1
-    with pytest.raises(SumAborted):
+    with pytest.raises(SumAborted, match="only 0 members sent"):
         federation.learn(keep)
     assert all(federation.spent(number) == [] for number in range(N)), "refused before charging"
     return {type(error) for _, _, error in federation.transport.refused}
@@ -97,7 +98,7 @@ def test_a_lower_sigma_is_refused_and_costs_nothing(machines, drawer):
         release = release_of(ask, federation.charter.noise / 2)
         question = pack_statistics(0, request.prototypes.mean)
         charge = context.plan.charge("task 0", 0)
-        with pytest.raises(SumAborted):
+        with pytest.raises(SumAborted, match="only 0 members sent"):
             coordinator.total(release, question, charge, context.ledger)
     assert {type(error) for _, _, error in federation.transport.refused} == {TermsDiffer}
     assert federation.spent(0) == []
@@ -127,7 +128,7 @@ def test_the_agreement_travels_to_the_last_bit(machines):
     assert pack_agreement(there) == federation.agreement
     assert there.space.digest() == here.space.digest()
     assert (there.bounds, there.kept, there.resolution) == (here.bounds, here.kept, here.resolution)
-    with pytest.raises(MalformedMessage):
+    with pytest.raises(MalformedMessage, match="agreement is not as expected"):
         unpack_agreement(pack_statistics(0, np.zeros((2, 8))))
 
 
@@ -159,23 +160,23 @@ def test_who_is_not_on_the_roster_proves_nothing(machines):
     terms, challenge = federation.roster.terms(federation.charter), bytes(32)
     answer = federation.node(3).answer("hello", challenge)
     assert proven(terms, challenge, answer) == 3
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not signed by member 3"):
         proven(terms, b"\1" * 32, answer)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not signed by member 4"):
         proven(terms, challenge, (4).to_bytes(4, "little") + answer[4:])
-    with pytest.raises(UnknownClient):
+    with pytest.raises(UnknownClient, match="names no member"):
         proven(terms, challenge, (9).to_bytes(4, "little") + answer[4:])
-    with pytest.raises(TruncatedMessage):
+    with pytest.raises(TruncatedMessage, match="32 bytes, not 5"):
         federation.node(3).answer("hello", b"short")
 
 
 def test_an_unknown_route_or_a_message_on_another_route_is_refused(machines):
     node = machines().node(0)
-    with pytest.raises(WrongKind):
+    with pytest.raises(WrongKind, match="no question 'run'"):
         node.answer("run", b"")
     for route in ROUTES:
         if route not in ("agreement", "result"):
-            with pytest.raises(Exception) as caught:  # noqa: PT011
+            with pytest.raises(MessageError, match=r"no message of|32 bytes") as caught:
                 node.answer(route, b"\0" * 40)
             assert code_of(caught.value) != FAILED
 
@@ -187,9 +188,9 @@ def test_a_result_cannot_be_written_elsewhere(machines):
     node.answer("result", pack_result(good))
     assert (node.files.model / "seed-13" / "head.safetensors").read_bytes() == b"h"
     for name in ("../node.json", "/etc/passwd", "seed-13/../../x", "head.py", "config.json/x"):
-        with pytest.raises(BadField):
+        with pytest.raises(BadField, match="a file that is not expected"):
             node.answer("result", pack_result({name: b"x"}))
-    with pytest.raises(TruncatedMessage):
+    with pytest.raises(TruncatedMessage, match="ends within a file"):
         unpack_result(pack_result(good)[:-1])
 
 

@@ -71,10 +71,10 @@ def test_one_leaves_one_joins_and_one_has_a_new_key_between_two_tasks(machines, 
     # The old key of node-2 proves nothing any more, nor does the member that left.
     terms = roster.terms(federation.charter)
     challenge = bytes(32)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not signed by member 2"):
         proven(terms, challenge, prove(old_key, terms, 2, challenge))
     left = federation.files(4).identity()
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="not signed by member 4"):
         proven(terms, challenge, prove(left, terms, 4, challenge))
     assert not renewed(federation.files(2).identity_file).exists()
     with pytest.raises(ConfigError, match="not later than 2"):
@@ -136,7 +136,7 @@ def test_a_new_key_is_not_used_before_a_roster_names_it(machines):
     assert federation.files(1).member("node-1") == federation.roster.members[1] != member
     federation.end(1)
     federation.start(1)
-    with pytest.raises(UnknownMember):
+    with pytest.raises(UnknownMember, match="not among those"):
         _with_key_of(federation, renewed(federation.files(1).identity_file))
 
 

@@ -136,7 +136,7 @@ def test_a_round_that_was_not_agreed_on_is_refused_and_costs_nothing(
         question = start_rule(context).question()
         ask = update_ask(UpdateId(task, number, context.clients.count), question, CLIP)
         charge = context.plan.head_charge(ask.label, 0, 0)
-        with pytest.raises(SumAborted):
+        with pytest.raises(SumAborted, match="only 0 members sent"):
             RemoteCohort(coordinator).noised(ask, charge, ledger)
     assert {type(each) for _, _, each in federation.transport.refused} == {error}
     assert federation.spent(0) == []
@@ -154,7 +154,7 @@ def test_a_larger_clip_or_other_weights_are_refused_and_cost_nothing(machines, d
             update_ask(update, replace(question, weights=question.weights[:-1]), CLIP),
             update_ask(update, replace(question, weights=question.weights * np.nan), CLIP),
         ):
-            with pytest.raises(SumAborted):
+            with pytest.raises(SumAborted, match="only 0 members sent"):
                 RemoteCohort(coordinator).noised(bad, charge, ledger)
     refused = [type(each) for _, _, each in federation.transport.refused]
     assert set(refused) == {TermsDiffer, WrongShape, BadField}

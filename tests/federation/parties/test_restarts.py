@@ -108,7 +108,7 @@ def test_a_server_that_ends_in_a_phase_begins_a_new_session(machines, make_drawe
 def test_a_server_that_ends_after_its_charge_asks_nobody_again(machines, make_drawer):
     federation, kept = machines(), make_drawer()
     honest, kept.save = kept.save, None
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="not callable"):
         federation.learn(kept)
     spent = federation.spent(0)
     assert spent == ["task 0"]
@@ -132,7 +132,7 @@ def test_too_few_nodes_end_the_session_and_every_attempt_is_charged(machines, dr
     assert federation.spent(4) == ["task 0"] * attempts
     assert sum(event.what == "aborted" for event in federation.events) == attempts
     # The next server finds nodes that have spent what the budget has room for.
-    with pytest.raises(SumAborted):
+    with pytest.raises(SumAborted, match="only 0 members sent"):
         federation.learn(drawer)
     refused = {type(error) for _, _, error in federation.transport.refused}
     assert refused == {BudgetExceeded}

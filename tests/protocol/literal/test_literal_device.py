@@ -127,3 +127,14 @@ def test_an_entry_below_the_least_weight_counts_half(world, agreed):
     np.testing.assert_allclose(one, 1.0)
     np.testing.assert_allclose(two[one > 0.999], 0.5, atol=0.5 * L * 1e-9 + 0.34)
     assert (two < one).all()
+
+
+def test_each_statistic_has_a_bound_of_its_own():
+    """Three entries can be of three modes: √3 times the bound of one, but weights sum to one."""
+    paper = PaperConstants(b_pi=0.5, b_mu=2.0, b_m=3.0, b_y=5.0)
+    root = math.sqrt(3)
+    assert bounds(paper, 3, 4) == pytest.approx((0.5, 2 * root, 3 * root, 5 * root))
+    assert bounds(paper, 4, 3) == bounds(paper, 3, 4)
+    weighted = paper.model_copy(update={"division": "weights"})
+    assert bounds(weighted, 3, 4) == (0.5, 2.0, 3.0, 5.0)
+    assert list_bound(paper, 3) == pytest.approx(math.sqrt(0.25 + 3 * (4 + 9 + 25)))

@@ -9,7 +9,7 @@ import pytest
 
 from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
-from cslr.protocol.literal.naming import named
+from cslr.protocol.literal.naming import _moved, _Prototypes, named
 from cslr.protocol.step4_aggregate.contribution import Statistics, folded
 
 K, R, CLIENTS = 3, 8, 6
@@ -111,3 +111,13 @@ def test_transport_weighs_covariances_by_tau(request_of):
         ids[tau] = named(alike, request).ids[0, 0]
     assert ids[1.0][0] == ids[1.0][2] != ids[1.0][1]
     assert len(set(ids[0.0].tolist())) == 1
+
+
+def test_a_prototype_moves_to_the_weighted_mean_of_its_entries_and_stays_without_any():
+    before = Gaussians(np.array([[9.0, 9.0], [5.0, 0.0]]), np.array([[1.0, 1.0], [3.0, 3.0]]))
+    entries = Gaussians(np.array([[[0.0, 0.0], [4.0, 8.0]]]), np.array([[[1.0, 2.0], [5.0, 6.0]]]))
+    weights, ids = np.array([[0.75, 0.25]]), np.array([[0, 0]])
+    found = _moved(_Prototypes(np.array([0.5, 0.5]), before), weights, entries, ids)
+    np.testing.assert_allclose(found.gaussians.mean, [[1.0, 2.0], [5.0, 0.0]])
+    np.testing.assert_allclose(found.gaussians.covariance, [[2.0, 3.0], [3.0, 3.0]])
+    np.testing.assert_allclose(found.weights, [2 / 3, 1 / 3])  # one without entries keeps its half

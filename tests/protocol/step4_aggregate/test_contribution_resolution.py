@@ -93,3 +93,9 @@ def test_a_matrix_counts_units_only_in_the_tasks_they_have_rows_of():
     assert found[0] == found[1] < found[2] < found[3]
     assert Units(10, 3).heard(2) == 2
     assert Units(10, 1, tasks=0.2).heard(2) == 1
+
+
+def test_units_that_take_part_in_more_tasks_give_modes_more_weight():
+    """q N units in every round, each in ``cap`` of the tasks."""
+    fixed = calibrate(Budget(4.0), releases=4, q=0.5, cap=2)
+    assert expected_weight(Units(1_000, 3), fixed, labels_per_task=2) == 0.5 * 1_000 * 2 / 4

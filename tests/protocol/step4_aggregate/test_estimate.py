@@ -460,3 +460,30 @@ def test_the_target_of_a_mode_not_released_yet_is_the_usual_one(world, by_texts,
 def test_in_classification_the_label_settles_the_target(space, by_texts, read):
     replay = read(by_texts, released(by_texts, [2, 0], offsets_like(space, 2)))
     np.testing.assert_array_equal(replay.targets, np.eye(4)[replay.labels])
+
+
+def test_logits_of_intents_are_read_one_by_one_among_the_labels_of_the_group(world, space, read):
+    """Each as a sigmoid, eight times as loud; what a mode cannot be about stays at zero."""
+    modes, family = world.modes(space, pooled=True), world.family("intents")
+    logits = np.array([[0.5, -0.25, 0.9, 0.9], [0.9, 0.9, 0.0, 0.125]])
+    release = replace(released(modes, range(2), 0.0, targets=logits), logits=True)
+    expected = np.array([[1 / (1 + np.exp(-4)), 1 / (1 + np.exp(2)), 0, 0], [0, 0, 0.5, 0]])
+    expected[1, 3] = 1 / (1 + np.exp(-1))
+    np.testing.assert_allclose(read(modes, release, family=family).targets, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_the_matrices_of_all_tasks_are_one_covariance_within_modes(space, by_texts, read, tasks):
+    """M / Σw − Σ w (μ − p)(μ − p)ᵀ / Σw, where noise does not matter and all means are known."""
+    away = offsets_like(space, 4)
+    within = np.diag(np.linspace(1.0, 2.0, 8)) + 0.1
+    releases = []
+    for task in range(tasks):
+        chosen = [2 * task, 2 * task + 1]
+        moments = 2 * within + away[chosen].T @ away[chosen]
+        release = released(by_texts, chosen, away[chosen], SILENT, shape=0, task=task)
+        triangle = CLIENTS * moments[np.triu_indices(8)]
+        releases.append(replace(release, sums=replace(release.sums, tied=triangle)))
+    found = read(by_texts, *releases)
+    np.testing.assert_allclose(found.tied[:8, :8], within, rtol=0.01, atol=0.01)
+    assert found.floored == 0.0

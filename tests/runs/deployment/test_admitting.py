@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'cslr[flower]'")
@@ -12,8 +15,8 @@ from cslr.federation.parties.charter import Charter, CharterTask, Member
 from cslr.federation.parties.membership import pin_roster, renewed
 from cslr.federation.parties.node_files import NodeFiles, PinnedNode
 from cslr.runs.deployment.node_machine import renew_machine
-from cslr.runs.deployment.server_machine import Application, admit, make_server_keys
-from cslr.runs.deployment.serving import Served
+from cslr.runs.deployment.server_machine import Application, _wait_for, admit, make_server_keys
+from cslr.runs.deployment.serving import Served, Status
 
 CHARTER = Charter(
     name="hospitals",
@@ -126,3 +129,39 @@ def test_the_servers_certificate_is_renewed_under_the_same_authority(served):
     make_server_certificate(served, "127.0.0.1")
     assert (keys / "ca.crt").read_bytes() == authority
     assert (keys / "server.crt").read_bytes() != certificate
+
+
+class Present:
+    """A transport whose members come one after the other."""
+
+    def __init__(self, *there: set[int]) -> None:
+        self.there = iter(there)
+
+    def present(self) -> set[int]:
+        return next(self.there)
+
+
+@pytest.fixture
+def waiting(tmp_path, monkeypatch):
+    """The status of a server that waits, what it says, and how long it slept; a clock of ours."""
+    said: list[str] = []
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr("cslr.runs.deployment.server_machine.time", clock)
+    return Status(tmp_path / "status.json", ("anna", "bert", "carla"), said.append), said, slept
+
+
+def test_a_server_waits_until_enough_members_are_there(waiting):
+    status, said, slept = waiting
+    _wait_for(Present(set(), set(), {2}, {2, 0}), 2, status, 30.0)
+    assert said == [f"waiting for nodes: {count} of 2 are there" for count in (0, 1)]
+    assert slept == [0.5, 0.5, 0.5]
+    kept = json.loads(status.path.read_text())
+    assert (kept["phase"], kept["members"]) == ("waiting", ["carla"])
+
+
+def test_a_server_gives_up_after_its_time(waiting):
+    status, _, slept = waiting
+    with pytest.raises(ConfigError, match="only 1 of 2 nodes came within 3 s"):
+        _wait_for(Present(*[{1}] * 9), 2, status, 3.0)
+    assert 3.0 < sum(slept) < 4.0

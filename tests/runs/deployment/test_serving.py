@@ -14,6 +14,7 @@ import pytest
 
 from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Member, Roster, fingerprint
+from cslr.federation.parties.coordinator import Event
 from cslr.federation.parties.membership import pin_roster
 from cslr.federation.parties.question import digest_of
 from cslr.privacy.ledger.book import Ledger
@@ -24,9 +25,9 @@ from cslr.runs.deployment.joining import (
     read_offer,
     verify_agreement,
 )
-from cslr.runs.deployment.node_figures import own_accuracy
+from cslr.runs.deployment.node_figures import graded_rows, own_accuracy
 from cslr.runs.deployment.node_rows import rows_of_node
-from cslr.runs.deployment.serving import Served, learn_remotely
+from cslr.runs.deployment.serving import Served, Status, _plain, learn_remotely
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
 from cslr.runs.predict import load_predictor
 from tests.federation.parties.machines import InProcess
@@ -195,3 +196,28 @@ def test_a_roster_without_the_nodes_own_key_is_not_pinned(tmp_path):
         open_node(tmp_path / "node-0")
     with pytest.raises(ConfigError, match="is a node already"):
         join(offer, tmp_path / "node-0", "node-0", {})
+
+
+def test_what_happens_is_a_line_and_a_file_without_anything_else(tmp_path):
+    said: list[str] = []
+    status = Status(tmp_path / "status.json", ("anna", "bert", "carla"), said.append)
+    status.note(Event("started"))
+    status.note(Event("masked", "task 0", 3, (2, 0), "1 is away"))
+    assert said == ["started   ", "task 0   masked    carla, anna · 1 is away"]
+    kept = json.loads((tmp_path / "status.json").read_text())
+    assert (kept["phase"], kept["release"], kept["session"]) == ("masked", "task 0", 3)
+    assert kept["members"] == ["carla", "anna"]
+    log = [(line["what"], line["members"]) for line in kept["log"]]
+    assert log == [("started", []), ("masked", ["carla", "anna"])]
+    assert all(line["time"] == round(line["time"], 1) for line in kept["log"])
+
+
+def test_a_cost_without_bound_is_none_in_json():
+    assert _plain(float("inf")) is None
+    assert _plain(3.5) == 3.5
+
+
+def test_a_node_with_another_head_grades_no_row(tmp_path):
+    graded = graded_rows(None, None, {}, tmp_path, head="of another run")
+    assert [len(each) for each in (graded.right, graded.tasks, graded.units)] == [0, 0, 0]
+    assert graded.right.dtype == np.bool_

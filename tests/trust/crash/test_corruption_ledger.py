@@ -104,12 +104,12 @@ def test_a_ledger_put_back_to_an_older_copy_is_refused(federation, cases):
     path = federation / "ledger.jsonl"
     content = path.read_bytes()
     path.write_bytes(b"".join(content.splitlines(keepends=True)[:4]))
-    with pytest.raises(LedgerCorrupted):
+    with pytest.raises(LedgerCorrupted, match="older copy"):
         opened(federation)
     path.unlink()
     known = Ledger.read(_written(path, content)).federation
     path.unlink()
-    with pytest.raises(LedgerCorrupted):
+    with pytest.raises(LedgerCorrupted, match="has 0 records"):
         Ledger.at(path, known, EphemeralKeys(federation / "keys")).close()
 
 
