@@ -1,7 +1,8 @@
 """Files that are either whole or not there, on the disk and not only on their way to it.
 
 Files of a run have checksums inside, so that one changed bit is detected. A digest detects
-accidents, not deliberate changes.
+accidents, not deliberate changes. NumPy is loaded only for arrays:
+a worker sets its number of threads before.
 """
 
 from __future__ import annotations
@@ -14,13 +15,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
-
-from cslr.arrays import FloatArray
+if TYPE_CHECKING:
+    from cslr.arrays import FloatArray
 
 __all__ = [
     "PRIVATE_FILE",
@@ -159,12 +157,18 @@ def ends_in_damage(rest: bytes) -> bool:
 
 def seal_arrays(arrays: Mapping[str, FloatArray]) -> bytes:
     """Named arrays as a safetensors file, with a digest of names, shapes and numbers."""
+    import numpy as np
+    from safetensors.numpy import save
+
     whole = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     return save(whole, metadata={_DIGEST: _of_arrays(whole)})
 
 
 def open_arrays(content: bytes) -> dict[str, FloatArray]:
     """The arrays of a file; ``ValueError`` unless they are what was written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
     try:
         arrays: dict[str, FloatArray] = load(content)
         stored = _metadata(content).get(_DIGEST)
@@ -186,7 +190,7 @@ def _of_arrays(arrays: Mapping[str, FloatArray]) -> str:
     for name in sorted(arrays):
         value = arrays[name]
         sha.update(f"{name}\0{value.dtype.str}\0{value.shape}\0".encode())
-        sha.update(np.ascontiguousarray(value).tobytes())
+        sha.update(value.tobytes())
     return sha.hexdigest()
 
 
