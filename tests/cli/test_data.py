@@ -510,7 +510,8 @@ def test_public_rows_are_studied_in_simulation_if_asked(cslr, shops):
     edit(shops / "shops.cslr.toml", 'public = "public.txt"', "public = true")
     anchors = ("--anchors", "public.txt")
     before = files_of(shops)
-    result = run_of(cslr, *simulated, *anchors, "--run-dir", "study")
+    beyond = ("--epsilon", "50")  # more than is declared: nothing is spent
+    result = run_of(cslr, *simulated, *anchors, *beyond, "--run-dir", "study")
     assert (result["privacy"], result["evaluate"]) == ("simulated", "stored")
     assert result["aa"] is not None
     assert result["verdict"].endswith("(simulated)") or "below zero-shot" in result["verdict"]

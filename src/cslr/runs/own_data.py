@@ -232,7 +232,8 @@ def _refuse_another_promise(config: Config, declaration: Declaration, path: Path
                 "them, or --privacy simulated"
             )
     declared = declaration.privacy
-    if "epsilon" in privacy.model_fields_set and privacy.epsilon > declared.epsilon:
+    over = "epsilon" in privacy.model_fields_set and privacy.epsilon > declared.epsilon
+    if over and not _wants_simulation(config):  # a simulation spends nothing
         raise ConfigError(
             f"--epsilon {privacy.epsilon:g} exceeds the budget of all runs on these rows, "
             f"epsilon = {declared.epsilon:g} in {path}"
