@@ -50,8 +50,8 @@ def run_command(
         _Text,
         _first(
             "cslr; cslr-paper; with another matcher cslr-noanchor, -nearestmean, -hungarian, "
-            "-optimaltransport; dp-sgd, dp-stat-share, dp-class-stats, fedcil, fedta; majority, "
-            "zero-shot, finetune, joint."
+            "-optimaltransport; dp-sgd, dp-stat-share, dp-class-stats, dp-joint, fedcil, fedta; "
+            "majority, zero-shot, finetune, joint."
         ),
     ] = None,
     encoder: Annotated[
