@@ -101,8 +101,14 @@ class PublicSpace:
         """Embeddings (..., d) -> released coordinates (..., r)."""
         directions = self.basis[:, : self.dimension]
         if z.ndim > 2 and z.shape[-2] < FEW_ROWS:
-            return _in_blocks(z, directions, self.centre @ directions)
-        return z @ directions - self.centre @ directions
+            return _in_blocks(z, directions, self._middle)
+        return z @ directions - self._middle
+
+    @cached_property
+    def _middle(self) -> FloatArray:
+        """(r,) the centre along the released directions."""
+        middle: FloatArray = self.centre @ self.basis[:, : self.dimension]
+        return middle
 
     def lift(self, x: FloatArray) -> FloatArray:
         """All coordinates (..., d) -> embeddings (..., d)."""
