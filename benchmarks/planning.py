@@ -2,9 +2,10 @@
 
     python benchmarks/transfer.py --data DIR && python benchmarks/planning.py --data DIR
 
-The runs are those of ``transfer.py``, kept in runs/transfer/: every grouping, both units, ε = 1, 4
-and 8. Prints how far the forecast was off, and with ``--fit`` which constants would be nearest to
-the text groupings, each found without the grouping that it is then held against.
+The runs are those of ``transfer.py``, whose unrounded scores stand in transfer.json: every
+grouping, both units, ε = 1, 4 and 8. Prints how far the forecast was off, and with ``--fit`` which
+constants would be nearest to the text groupings, each found without the grouping that it is then
+held against.
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
     python benchmarks/transfer.py --data DIR [--only "news;intents"]
 
 Runs CSLR with default settings on every grouping of ``groupings.py``, at ε = 1, 4 and 8, with a
-client and with a person as unit, seeds 101 and 102, and prints it beside zero-shot and pooled
-training. A cell below zero-shot − 0.5 is marked ``!``; the program then ends with exit code 1. What
-was measured is kept in runs/transfer/, and docs/transfer.md gets the table of all of it; remove a
-file there to measure a grouping again.
+client and with a person as unit, and for people without noise, seeds 101 and 102. Beside it stand
+zero-shot, pooled training, and DP-Joint for people at ε = 4: a trusted curator who pools all rows.
+A cell below zero-shot − 0.5 is marked ``!``; the program then ends with exit code 1. Unrounded
+scores are kept in transfer.json, and docs/transfer.md gets the table of all of them. What stands
+there is measured again only if it is named by ``--only``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -31,7 +33,7 @@ from cslr.runs.measure import figures_of
 from cslr.runs.prepare import context_of, ledger_of, plan_of, population_of, with_head
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-KEPT: Final = ROOT / "runs" / "transfer"
+KEPT: Final = Path(__file__).with_suffix(".json")
 BEGIN, END = (
     "<!-- transfer:begin (written by `benchmarks/transfer.py`) -->",
     "<!-- transfer:end -->",
@@ -55,24 +57,29 @@ class Outcome:
     people: int
     zero_shot: float
     pooled: float
+    curator: float | None
+    """DP-Joint, person, ε = 4; None: not measured yet."""
+    noiseless: float | None
+    """CSLR, person, ε = ∞; None: not measured yet."""
     cells: dict[tuple[str, float], float]
 
-    @property
-    def path(self) -> Path:
-        """Where it is kept."""
-        return KEPT / f"{self.name.replace(', ', '-').replace(' ', '-')}.json"
-
     def keep(self) -> None:
-        """Write it down."""
-        KEPT.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps({**asdict(self), "cells": list(self.cells.items())}))
+        """Write it down beside the others."""
+        every = {**self.kept(), self.name: self}
+        rows = [
+            {**asdict(each), "cells": [[*cell, score] for cell, score in each.cells.items()]}
+            for each in (every[name] for name in GROUPINGS if name in every)
+        ]
+        KEPT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def kept(cls) -> dict[str, Outcome]:
         """All that were written down, by name."""
-        found = [json.loads(path.read_text()) for path in KEPT.glob("*.json")]
+        found = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else []
         return {
-            each["name"]: cls(**{**each, "cells": {tuple(c): s for c, s in each["cells"]}})
+            each["name"]: cls(
+                **{**each, "cells": {(unit, epsilon): s for unit, epsilon, s in each["cells"]}}
+            )
             for each in found
         }
 
@@ -80,18 +87,27 @@ class Outcome:
         """Cells that asking clients made worse."""
         return [cell for cell, score in self.cells.items() if score < self.zero_shot - ALLOWED]
 
-    def closed(self) -> float:
-        """Share of the gap that is closed for people at ε = 4."""
-        gap = self.pooled - self.zero_shot
-        return (self.cells.get(("person", 4.0), float("nan")) - self.zero_shot) / gap
+    def closed(self, score: float | None) -> str:
+        """Share of the gap from zero-shot to pooled training that a score closes, in %."""
+        if score is None:
+            return "–"
+        return f"{100 * (score - self.zero_shot) / (self.pooled - self.zero_shot):.0f}"
 
     def row(self) -> str:
         """In Markdown."""
         sizes = f"{self.labels} / {self.tasks} / {self.clients} / {self.people:,}"
         below = self.below()
         cells = [f"{score:.1f}{' !' * (cell in below)}" for cell, score in self.cells.items()]
-        ends = [f"{self.pooled:.1f}", f"{100 * self.closed():.0f} %"]
-        return f"| {' | '.join([self.name, sizes, f'{self.zero_shot:.1f}', *cells, *ends])} |"
+        compared = (self.cells["person", 4.0], self.curator, self.noiseless)
+        closed = " / ".join(map(self.closed, compared))
+        ends = [told(score) for score in (self.noiseless, self.curator, self.pooled)]
+        columns = [self.name, sizes, f"{self.zero_shot:.1f}", *cells, *ends, f"{closed} %"]
+        return f"| {' | '.join(columns)} |"
+
+
+def told(score: float | None) -> str:
+    """As in the table."""
+    return "–" if score is None else f"{score:.1f}"
 
 
 def score(settled: SettledConfig, embedded: EmbeddedStream, seeds: tuple[int, ...]) -> float:
@@ -129,6 +145,8 @@ def outcome(name: str, embedded: EmbeddedStream, base: Config) -> Outcome:
         stream.registered_people,
         of("zero-shot", "client", 4.0, SEEDS[:1]),
         of("joint", "client", 4.0, SEEDS[:1]),
+        of("dp-joint", "person", 4.0, SEEDS),
+        of("cslr", "person", math.inf, SEEDS),
         {cell: of("cslr", *cell, SEEDS) for cell in CELLS},
     )
 
@@ -137,10 +155,12 @@ def table(outcomes: list[Outcome]) -> str:
     """The Markdown between the markers."""
     head = [f"{unit}, ε = {epsilon:g}" for unit, epsilon in CELLS]
     columns = ["grouping", "labels / tasks / clients / people", "zero-shot", *head]
-    columns += ["pooled", "gap closed (person, ε = 4)"]
+    columns += ["person, no noise", "DP-Joint, person, ε = 4", "pooled"]
+    columns += ["gap closed: CSLR / DP-Joint (person, ε = 4) / no noise"]
     rows = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    missing = [name for name in GROUPINGS if name not in {each.name for each in outcomes}]
-    note = ["", f"Not measured: {'; '.join(missing)}."] if missing else []
+    whole = {each.name for each in outcomes if each.curator is not None}
+    missing = [name for name in GROUPINGS if name not in whole]
+    note = ["", f"Not measured with the code as it is: {'; '.join(missing)}."] if missing else []
     return "\n".join([BEGIN, *rows, *[each.row() for each in outcomes], *note, END])
 
 
@@ -150,10 +170,9 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
-    wanted = [name for name in asked.only.split(";") if name] or list(GROUPINGS)
-    for name in wanted:
-        if name in Outcome.kept():
-            continue
+    named = [name for name in asked.only.split(";") if name]
+    whole = {name for name, each in Outcome.kept().items() if each.curator is not None}
+    for name in named or [name for name in GROUPINGS if name not in whole]:
         started = time.perf_counter()
         base = load_config(None, {"stream.name": "clinic", "seeds": SEEDS})
         stream = GROUPINGS[name](asked.data)

@@ -541,3 +541,14 @@ def test_the_trust_card_in_the_docs_is_the_one_that_was_measured():
     for row in rows:
         held = "yes" if row["holds"] else "no"
         assert f"| {row['name']} | {row['target']} | {row['figure']} | {held} |" in block
+
+
+def test_the_table_of_other_streams_is_that_of_the_scores_it_was_made_from():
+    page = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
+    kept = json.loads((ROOT / "benchmarks" / "transfer.json").read_text(encoding="utf-8"))
+    rows = {line.split(" | ")[0]: line for line in page.splitlines() if line.startswith("| ")}
+    for each in kept:
+        cells = [score for _, _, score in each["cells"]]
+        scores = [each["zero_shot"], *cells, each["noiseless"], each["curator"], each["pooled"]]
+        told = [cell.removesuffix(" !") for cell in rows[f"| {each['name']}"].split(" | ")[2:-1]]
+        assert told == ["–" if score is None else f"{score:.1f}" for score in scores]

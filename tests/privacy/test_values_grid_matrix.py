@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cslr.privacy.values import _SEAL, Grid, bound_with_matrix, joint_norms, plain_sum
+from cslr.privacy.values import _SEAL, Grid, bound, bound_with_matrix, joint_norms, plain_sum
 
 
 def squares(rows):
@@ -58,6 +58,30 @@ def test_the_sum_is_that_of_the_rows_whatever_the_batches():
     ]
     np.testing.assert_array_equal(plain_sum([whole]).total(_SEAL), rows.sum(axis=0))
     np.testing.assert_array_equal(plain_sum(parts).total(_SEAL), rows.sum(axis=0))
+
+
+@pytest.mark.parametrize("batch", [1, 700, 4000])
+def test_sums_of_many_matrices_are_exact_however_many_are_multiplied_together(batch):
+    vectors, factors = people(9, count=4000, rows=1)
+    grid = Grid(1.0, steps=2**24)
+    parts = [
+        bound_with_matrix(vectors[i : i + batch], factors[i : i + batch], grid)
+        for i in range(0, 4000, batch)
+    ]
+    rows = np.concatenate([part.rows(_SEAL) for part in parts])
+    np.testing.assert_array_equal(plain_sum(parts).total(_SEAL), rows.sum(axis=0))
+
+
+@pytest.mark.parametrize("directions", [None, 6])
+def test_matrices_of_different_sizes_are_not_added_up(directions):
+    first = bound_with_matrix(*people(10), Grid(1.0))
+    vectors, factors = people(10, directions=directions or 7)
+    other = (
+        bound_with_matrix(vectors, factors, Grid(1.0)) if directions else bound(vectors, Grid(1.0))
+    )
+    for pair in ([first, other], [other, first]):
+        with pytest.raises(ValueError, match="same number of coordinates"):
+            plain_sum(pair)
 
 
 def test_what_is_within_the_bound_is_only_rounded():

@@ -14,6 +14,7 @@ from cslr.privacy.plan import Budget, calibrate
 from cslr.privacy.values import _SEAL
 from cslr.protocol.ports import Examples
 from cslr.protocol.round import Session, contribute, replay_of, statistics_of, sum_ask
+from cslr.protocol.step1_list import coordinates_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.contribution import Resolution
 from cslr.protocol.step4_aggregate.estimate import expected_means
@@ -521,3 +522,36 @@ def test_small_units_send_means_and_one_matrix_of_second_moments(world):
         means = [np.append(1.0, away[labels == label].mean(axis=0)) for label in (0, 1)]
         expected = np.concatenate([*means, matrix[np.triu_indices(5)]])
         np.testing.assert_allclose(rows[client], expected, atol=0.005)
+
+
+@pytest.mark.parametrize("full_weight", [1, 3])
+@pytest.mark.parametrize("second_moments", ["shared", "diagonal", "tied"])
+def test_one_row_a_unit_has_the_bits_it_has_label_by_label(world, second_moments, full_weight):
+    """Rows of a label that was not asked about, and units without a row, add nothing in both."""
+    resolution = Resolution(full_weight=full_weight, tied=6 if second_moments == "tied" else 0)
+    agreement = world.agreement(second_moments=second_moments, resolution=resolution)
+    request, people = agreement.request(0, (0, 1)), world.population
+    mask = np.arange(len(people.z))[:, None] % 7 > 0
+    clients = tuple(range(len(people.z)))
+    examples = Examples(people.z[:, None], people.labels[:, None], mask, clients)
+    x = coordinates_of(examples, request)
+    assert request.by_row(examples)
+    by_row, by_label = statistics_of(examples, request, x), statistics_of(examples, request)
+    for name in ("weight", "offset", "second", "target"):
+        found, expected = getattr(by_row, name), getattr(by_label, name)
+        np.testing.assert_array_equal(found, expected)
+        assert np.any(found) == (found.size > 0)
+    assert set(by_row.weight.sum(axis=1)) == {0.0, 1 / full_weight}
+
+
+@pytest.mark.parametrize(
+    "settings", [LISTS, {"pooled": True}, {"family": "intents"}, {"second_moments": "full"}]
+)
+def test_what_needs_more_than_a_label_is_told_label_by_label(world, settings):
+    request = world.agreement(**settings).request(0, (0, 1))
+    one = Examples(world.population.z[:1, None], np.zeros((1, 1), int), np.ones((1, 1), bool), (0,))
+    assert not request.by_row(one)
+    two = replace(
+        one, z=one.z.repeat(2, 1), labels=one.labels.repeat(2, 1), mask=np.ones((1, 2), bool)
+    )
+    assert not world.agreement().request(0, (0, 1)).by_row(two)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -46,6 +46,7 @@ __all__ = [
     "GroupedCovariances",
     "Groups",
     "factored",
+    "folded",
     "grouped",
     "membership",
     "onto_ball",
@@ -53,6 +54,7 @@ __all__ = [
     "onto_simplex",
     "row_by_row",
     "shrunk_covariance",
+    "unfolded",
 ]
 
 
@@ -148,6 +150,43 @@ def onto_psd(covariance: FloatArray, floor: float) -> FloatArray:
     raised = 0.5 * (raised + np.swapaxes(raised, -1, -2))
     reaches = np.all(values >= floor, axis=-1)[..., None, None]
     return np.where(reaches, symmetric, raised)
+
+
+# -- symmetric matrices as triangles ---------------------------------------------------------------
+
+
+def folded(matrices: FloatArray) -> FloatArray:
+    """Symmetric matrices (..., r, r) -> their upper triangles, of the same norm."""
+    places, factors = _triangle(matrices.shape[-1])
+    flat = matrices.reshape(*matrices.shape[:-2], -1)
+    triangle: FloatArray = flat.take(places, axis=-1)
+    triangle *= factors
+    return triangle
+
+
+@lru_cache(maxsize=4)
+def _triangle(dimension: int) -> tuple[IntArray, FloatArray]:
+    """The places of the upper triangle in a flat matrix, and the factor of each entry."""
+    up, across = np.triu_indices(dimension)
+    return up * dimension + across, np.where(up == across, 1.0, np.sqrt(2.0))
+
+
+def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:
+    """The inverse of ``folded``."""
+    places, factors = _square(dimension)
+    flat: FloatArray = triangles.take(places, axis=-1)
+    flat /= factors
+    return flat.reshape(*triangles.shape[:-1], dimension, dimension)
+
+
+@lru_cache(maxsize=4)
+def _square(dimension: int) -> tuple[IntArray, FloatArray]:
+    """The places of a flat matrix in its upper triangle, and the factor of each entry."""
+    up, across = np.triu_indices(dimension)
+    places = np.empty((dimension, dimension), dtype=np.int64)
+    places[up, across] = places[across, up] = np.arange(len(up))
+    factors = np.where(np.eye(dimension, dtype=np.bool_), 1.0, np.sqrt(2.0))
+    return places.ravel(), factors.ravel()
 
 
 # -- shrinkage of covariances ----------------------------------------------------------------------

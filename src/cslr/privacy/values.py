@@ -85,16 +85,13 @@ class Bounded:
         products = np.swapaxes(self._factors, -1, -2) @ self._factors
         return np.concatenate([self._rows, _upper(products)], axis=1)
 
-    def total(self, seal: _Seal) -> IntArray:
-        """(D,) the sum of the rows; matrices are summed as one product and not formed.
+    def vectors(self, seal: _Seal) -> IntArray:
+        """The integer rows without the triangles of matrices."""
+        return self._rows
 
-        Each is bounded, so all sums on the way are whole numbers that doubles hold exactly.
-        """
-        total: IntArray = self._rows.sum(axis=0, dtype=np.int64)
-        if self._factors is None:
-            return total
-        stacked = self._factors.reshape(-1, self._factors.shape[-1])
-        return np.concatenate([total, _upper(stacked.T @ stacked)])
+    def factors(self, seal: _Seal) -> FloatArray | None:
+        """(b n, r) the factors of the matrices of all rows, one behind the other."""
+        return None if self._factors is None else self._factors.reshape(-1, self._factors.shape[-1])
 
 
 def _upper(matrices: FloatArray) -> IntArray:
@@ -288,7 +285,8 @@ def bound_with_matrix(vectors: FloatArray, factors: FloatArray, grid: Grid) -> B
         raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
     kept = np.minimum(1.0, grid.bound / grid.share / np.maximum(norm, np.finfo(np.float64).tiny))
     steps = kept / grid.bound * grid.steps
-    vectors = np.trunc(vectors * steps[:, None])
+    vectors = vectors * steps[:, None]
+    np.trunc(vectors, out=vectors)
     factors = factors * (_INSIDE * np.sqrt(steps))[:, None, None]
     np.rint(factors, out=factors)
     limit = grid.most**2
@@ -371,14 +369,15 @@ def plain_sum(contributions: Iterable[Bounded]) -> Summed:
     Guarantee: zeroing one unit's row moves the sum by at most ``grid.steps`` in ℓ2 norm.
     """
     grid, total, count = None, np.zeros(0, dtype=np.int64), 0
+    matrices = _MatrixSum(None)
     for each in contributions:
-        added = each.total(_SEAL)
+        added, factors = each.vectors(_SEAL).sum(axis=0, dtype=np.int64), each.factors(_SEAL)
         if grid is None:
-            grid, total = each.grid, np.zeros_like(added)
+            grid, total, matrices = each.grid, np.zeros_like(added), _MatrixSum(factors)
         if each.grid != grid:
             raise ValueError("contributions must all be on the same grid")
         # A row of width one would be broadcast to every coordinate, far beyond its bound.
-        if len(added) != len(total):
+        if len(added) != len(total) or not matrices.fits(factors):
             raise ValueError("contributions must have the same number of coordinates")
         count += len(each)
         # Decided by the count, never by the sum: an error that depends on the sum would leak it.
@@ -387,6 +386,50 @@ def plain_sum(contributions: Iterable[Bounded]) -> Summed:
                 f"contributions: this grid allows sums of at most {grid.most_clients} clients"
             )
         total += added
+        matrices.add(factors)
     if grid is None:
         raise ValueError("contributions must not be empty")
-    return Summed(total, grid, _SEAL)
+    return Summed(np.concatenate([total, matrices.total()]), grid, _SEAL)
+
+
+_TOGETHER: Final = 1536
+"""Rows of factors that are multiplied at a time: many, so that few products are formed."""
+
+
+class _MatrixSum:
+    """Σ FᵀF as an upper triangle: factors wait until they make a large product, none is formed.
+
+    Each matrix is bounded, so all sums on the way are whole numbers that doubles hold exactly.
+    """
+
+    def __init__(self, first: FloatArray | None) -> None:
+        self._width = None if first is None else first.shape[1]  # r; None: there are no matrices
+        self._sum = np.zeros(_triangle_size(self._width or 0), dtype=np.int64)
+        self._waiting: list[FloatArray] = []
+
+    def fits(self, factors: FloatArray | None) -> bool:
+        """Whether factors are as wide as the first."""
+        return self._width == (None if factors is None else factors.shape[1])
+
+    def add(self, factors: FloatArray | None) -> None:
+        """Add FᵀF of factors (m, r)."""
+        if factors is None:
+            return
+        self._waiting.append(factors)
+        if sum(map(len, self._waiting)) >= _TOGETHER:
+            self._multiply()
+
+    def total(self) -> IntArray:
+        """(r (r + 1) / 2,) the sum so far."""
+        self._multiply()
+        return self._sum
+
+    def _multiply(self) -> None:
+        if self._waiting:
+            stacked = np.concatenate(self._waiting)
+            self._sum += _upper(stacked.T @ stacked)
+            self._waiting = []
+
+
+def _triangle_size(dimension: int) -> int:
+    return dimension * (dimension + 1) // 2

@@ -99,6 +99,13 @@ class Request:
         """Whether all candidates belong to the only mode of their group, and need no matching."""
         return self.sub_modes == 1 and self.names is None
 
+    def by_row(self, examples: Examples) -> bool:
+        """Whether units have one row each, whose label and coordinates settle what they add."""
+        one = examples.mask.shape[1] == 1 and self.learner.size == 1 and self.one_mode
+        plain = self.paper is None and self.candidates is None and self.head is None
+        sums = not self.layout.targets and self.layout.seconds <= self.space.dimension
+        return one and plain and sums and all(len(group) == 1 for group in self.groups)
+
     def prototypes_of(self, group: int) -> Gaussians:
         """(J, r) the prototypes of the group at this place."""
         chosen = slice(group * self.sub_modes, (group + 1) * self.sub_modes)

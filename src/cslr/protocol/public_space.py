@@ -44,6 +44,8 @@ LEAST_SENTENCES: Final = 2
 around their mean span n − 1 directions, and the last of these are known by chance alone."""
 PRIOR_SHARE: Final = 0.04
 """Share of the public sentences that stand for a label."""
+SENTENCES_HALF: Final = 1.0
+"""How clearly sentences prefer their label where they count as much as its text."""
 SHAPE_POWER: Final = 0.5
 """A mode spreads as the public within-topic covariance to this power.
 
@@ -101,8 +103,14 @@ class PublicSpace:
         """Embeddings (..., d) -> released coordinates (..., r)."""
         directions = self.basis[:, : self.dimension]
         if z.ndim > 2 and z.shape[-2] < FEW_ROWS:
-            return _in_blocks(z, directions, self.centre @ directions)
-        return z @ directions - self.centre @ directions
+            return _in_blocks(z, directions, self._middle)
+        return z @ directions - self._middle
+
+    @cached_property
+    def _middle(self) -> FloatArray:
+        """(r,) the centre along the released directions."""
+        middle: FloatArray = self.centre @ self.basis[:, : self.dimension]
+        return middle
 
     def lift(self, x: FloatArray) -> FloatArray:
         """All coordinates (..., d) -> embeddings (..., d)."""
@@ -338,7 +346,7 @@ def _towards_texts(
     far = np.einsum("ki,ki->k", means, np.linalg.solve(space.shape, means.T).T)
     away = np.einsum("ki,ki->k", rules, of_texts)
     of_texts *= np.sqrt(far / np.maximum(away, 1e-12))[:, None]
-    share = 1.0 / (1.0 + clearness(public, texts, groups) ** 2)
+    share = 1.0 / (1.0 + (clearness(public, texts, groups) / SENTENCES_HALF) ** 2)
     moved: FloatArray = share * (of_texts - means)[:, : space.dimension]
     return moved
 

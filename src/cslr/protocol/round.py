@@ -28,6 +28,7 @@ from cslr.protocol.step4_aggregate.contribution import (
     Statistics,
     group_statistics,
     joined,
+    row_statistics,
     tied_factors,
 )
 from cslr.protocol.step4_aggregate.estimate import Replay, TaskRelease, estimate_replay
@@ -52,6 +53,8 @@ def statistics_of(
 
     coordinates: ``coordinates_of`` the examples, where they are known.
     """
+    if coordinates is not None and request.by_row(examples):
+        return row_statistics(coordinates, examples, request)  # the same, all labels at once
     parts: list[Statistics] = []
     # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
     for x, group in group_lists(examples, request, coordinates):
@@ -93,8 +96,7 @@ def contribute_block(
 
     blocks: all four, where the device has computed them for an earlier question.
     """
-    blocks = blocks_of(examples, ask.request) if blocks is None else blocks
-    return bound(blocks[ask.block], ask.grid)
+    return bound((blocks or blocks_of(examples, ask.request))[ask.block], ask.grid)
 
 
 def blocks_of(examples: Examples, request: Request) -> list[FloatArray]:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cslr.numerics.linear_algebra import folded
 from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.literal.naming import _moved, _Prototypes, named
-from cslr.protocol.step4_aggregate.contribution import Statistics, folded
+from cslr.protocol.step4_aggregate.contribution import Statistics
 
 K, R, CLIENTS = 3, 8, 6
 MATCHERS = ("signature", "nearest-mean", "hungarian", "optimal-transport")

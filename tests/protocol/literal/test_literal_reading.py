@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from cslr.numerics.linear_algebra import folded
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.plan import Budget, Schedule, calibrate, with_noise
 from cslr.protocol.head import Family
 from cslr.protocol.literal.reading import written_modes
 from cslr.protocol.messages import with_bound
 from cslr.protocol.round import Session
-from cslr.protocol.step4_aggregate.contribution import Statistics, folded
+from cslr.protocol.step4_aggregate.contribution import Statistics
 
 R, K = 4, 2
 FIVE = Schedule(replay=4, lists=1)

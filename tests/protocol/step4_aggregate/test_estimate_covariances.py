@@ -1,4 +1,4 @@
-"""Whole second moments: folded without loss, believed as far as noise lets them be, never flat."""
+"""Whole second moments: believed as far as noise lets them be, never flat."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cslr.numerics.linear_algebra import folded, unfolded
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.plan import Budget, calibrate
 from cslr.protocol.round import Session
 from cslr.protocol.step1_list import ListLearner, learn_lists, shares_of
-from cslr.protocol.step4_aggregate.contribution import folded, full_second_moments, unfolded
+from cslr.protocol.step4_aggregate.contribution import full_second_moments
 from cslr.protocol.step4_aggregate.estimate import (
     EIGENVALUE_FLOOR,
     estimate_replay,
@@ -41,31 +42,6 @@ def space(world):
 def size(space):
     """The public variance of an average direction."""
     return float(np.trace(space.shape[:R, :R])) / R
-
-
-# -- folding ---------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**31))
-@settings(deadline=None)
-def test_unfolding_undoes_folding_and_folding_keeps_the_norm(dimension, count, seed):
-    matrices = symmetric(count, seed, dimension)
-    triangles = folded(matrices)
-    assert triangles.shape == (count, dimension * (dimension + 1) // 2)
-    np.testing.assert_allclose(unfolded(triangles, dimension), matrices, atol=1e-12)
-    np.testing.assert_allclose(
-        np.linalg.norm(triangles, axis=1), np.linalg.norm(matrices, axis=(1, 2))
-    )
-
-
-def test_folding_undoes_unfolding():
-    triangles = np.random.default_rng(1).standard_normal((3, 36))
-    np.testing.assert_allclose(folded(unfolded(triangles, R)), triangles, atol=1e-12)
-
-
-def test_what_is_unfolded_is_symmetric_whatever_noise_does():
-    whole = unfolded(np.random.default_rng(1).standard_normal((3, 36)), R)
-    np.testing.assert_array_equal(whole, np.swapaxes(whole, 1, 2))
 
 
 # -- a client's half -------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.assignment import entropic_transport, hungarian, nearest, stable_clusters
-from cslr.numerics.linear_algebra import onto_simplex
+from cslr.numerics.linear_algebra import onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians, from_moments, log_density, log_density_of_moments
 from cslr.protocol.step2_sign import standardised
-from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
+from cslr.protocol.step4_aggregate.contribution import Statistics
 from cslr.seeding import Seeds
 
 if TYPE_CHECKING:

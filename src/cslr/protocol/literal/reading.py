@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray
-from cslr.numerics.linear_algebra import onto_simplex
+from cslr.numerics.linear_algebra import onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians, from_moments
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.head import Family, softmax
-from cslr.protocol.step4_aggregate.contribution import Statistics, unfolded
+from cslr.protocol.step4_aggregate.contribution import Statistics
 
 __all__ = ["WrittenModes", "written_modes"]
 

@@ -29,15 +29,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
+from cslr.numerics.linear_algebra import folded
 from cslr.numerics.mixture import Gaussians, Mixture, moments
 from cslr.privacy.plan import Plan
-from cslr.protocol.step1_list import GroupLists, shares_of
+from cslr.protocol.step1_list import GroupLists, learn_lists, shares_of
 
 if TYPE_CHECKING:
     from cslr.protocol.ports import Examples, Request
@@ -53,14 +53,13 @@ __all__ = [
     "Units",
     "elected",
     "entry_statistics",
-    "folded",
     "full_second_moments",
     "group_statistics",
     "joined",
     "mode_statistics",
     "resolve",
+    "row_statistics",
     "tied_factors",
-    "unfolded",
     "votes",
 ]
 
@@ -129,6 +128,8 @@ class Layout:
             axis=-1,
         )
         vectors: FloatArray = blocks.reshape(*blocks.shape[:-2], self.modes * self.width)
+        if not statistics.tied.shape[-1]:
+            return vectors
         return np.concatenate([vectors, statistics.tied * self.tied_scale], axis=-1)
 
     def blocks(self, statistics: Statistics) -> list[FloatArray]:
@@ -186,6 +187,38 @@ def group_statistics(
     )
 
 
+def row_statistics(x: FloatArray, examples: Examples, request: Request) -> Statistics:
+    """Statistics (b, K, ·) of units with one row each, from coordinates x (b, 1, r).
+
+    A row has one label, so it is compared with one mode: the same bits as ``group_statistics`` of
+    every label, without looking at all rows once a label.
+    """
+    labels = [group[0] for group in request.groups]
+    full = request.resolution.full_weight
+    places, weights = row_weights(examples.labels, examples.mask, labels, full)
+    mine = weights > 0
+    lists = learn_lists(x, mine, request.space.spread, request.learner, ())
+    mean, covariance = request.prototypes.mean, request.prototypes.covariance
+    own = mode_statistics(
+        lists,
+        np.zeros_like(places),
+        mine.sum(axis=1),
+        np.zeros((*places.shape, 0)),
+        Gaussians(mean[places], covariance[places]),
+        SecondMoments(request.space.spread, request.layout.seconds),
+        request.learner.weight_floor,
+        full_weight=full,
+    )
+    everyone = np.arange(len(places)), places[:, 0]
+
+    def at_modes(values: FloatArray) -> FloatArray:  # (b, 1, ...) -> (b, K, ...)
+        spread = np.zeros((len(values), len(mean), *values.shape[2:]))
+        spread[everyone] = values[:, 0]
+        return spread
+
+    return Statistics(*map(at_modes, (own.weight, own.offset, own.second, own.target)))
+
+
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
     """PUBLIC. How second moments are sent: relative to ``spread``, as one number or as r."""
@@ -223,7 +256,8 @@ def mode_statistics(
     mean, prototype_mean = lists.gaussians.mean, prototypes.mean
     total = to_mode.sum(axis=-2)
     gathered = np.swapaxes(to_mode, -1, -2)  # (b, J, L)
-    offset = _by_mode(gathered, mean) - total[..., None] * prototype_mean
+    offset = _by_mode(gathered, mean)
+    offset -= total[..., None] * prototype_mean
     if ballots is not None:
         offset = _by_mode(gathered, ballots)
     target = _by_mode(gathered, targets)
@@ -281,40 +315,6 @@ def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> Float
             rows = root[:, None] * x[client, mine]
             triangles[client, entry] = folded(rows.T @ rows)  # one operand: half the products
     return triangles
-
-
-def folded(matrices: FloatArray) -> FloatArray:
-    """Symmetric matrices (..., r, r) -> their upper triangles, of the same norm."""
-    places, factors = _triangle(matrices.shape[-1])
-    flat = matrices.reshape(*matrices.shape[:-2], -1)
-    triangle: FloatArray = flat.take(places, axis=-1)
-    triangle *= factors
-    return triangle
-
-
-@lru_cache(maxsize=4)
-def _triangle(dimension: int) -> tuple[IntArray, FloatArray]:
-    """The places of the upper triangle in a flat matrix, and the factor of each entry."""
-    up, across = np.triu_indices(dimension)
-    return up * dimension + across, np.where(up == across, 1.0, np.sqrt(2.0))
-
-
-def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:
-    """The inverse of ``folded``."""
-    places, factors = _square(dimension)
-    flat: FloatArray = triangles.take(places, axis=-1)
-    flat /= factors
-    return flat.reshape(*triangles.shape[:-1], dimension, dimension)
-
-
-@lru_cache(maxsize=4)
-def _square(dimension: int) -> tuple[IntArray, FloatArray]:
-    """The places of a flat matrix in its upper triangle, and the factor of each entry."""
-    up, across = np.triu_indices(dimension)
-    places = np.empty((dimension, dimension), dtype=np.int64)
-    places[up, across] = places[across, up] = np.arange(len(up))
-    factors = np.where(np.eye(dimension, dtype=np.bool_), 1.0, np.sqrt(2.0))
-    return places.ravel(), factors.ravel()
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:

@@ -29,12 +29,12 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.numerics.linear_algebra import onto_psd, onto_simplex
+from cslr.numerics.linear_algebra import onto_psd, onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians
 from cslr.protocol.head import Family
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
-from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Statistics, unfolded
+from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Statistics
 from cslr.protocol.step4_aggregate.mixed_model import (
     clarity,
     effects_of,
