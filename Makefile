@@ -6,7 +6,9 @@ READY  := $(VENV)/ready
 TRUST  := $(VENV)/ready-trust
 FAST   := tests/numerics tests/privacy tests/protocol tests/federation tests/test_seeding.py \
   --ignore=tests/protocol/test_golden.py --ignore=tests/privacy/secure_sum/test_dropouts.py \
-  --ignore=tests/protocol/test_growth.py --ignore=tests/privacy/test_accounting_speed.py
+  --ignore=tests/protocol/test_growth.py --ignore=tests/privacy/test_accounting_speed.py \
+  --ignore=tests/federation/parties/test_restarts.py --ignore=tests/federation/parties/test_remote.py \
+  --deselect=tests/privacy/test_values.py::test_what_would_break_the_proof_does_not_type_check
 SEED   ?= 1
 # Tests start processes: without compiled files each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE

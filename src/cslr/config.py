@@ -101,7 +101,7 @@ class StreamConfig(_Section):
     alpha: float | None = Field(None, gt=0)
     """Concentration of the Dirichlet partition; None: the stream's default."""
     min_rows: int = Field(2, ge=0)
-    """Minimum number of rows of a simulated client."""
+    """Minimum number of rows of a simulated client, where a stream shares out rows, not people."""
     poisoning: str | None = Field(None, pattern=r"^(oppose|mislead)-(0|0?\.\d+)$")
     """Attack and share of the simulated clients that send contributions of maximum norm:
     ``oppose-0.1`` opposes the honest sum, ``mislead-0.1`` contributes texts of another label."""

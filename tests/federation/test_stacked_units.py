@@ -21,24 +21,34 @@ LISTS = {"sub_modes": 2, "list_size": 4}
 TIED = replace(FEW_UNITS, full_weight=1, tied=6)
 
 
-def people_of(population, units=60):
-    """The same rows, held by people with one to eight of them each."""
-    rng = np.random.default_rng(5)
-    clients = np.minimum(rng.geometric(0.03, size=len(population.z)), units) - 1
-    return replace(population, clients=clients, count=units)
+UNITS = 20
 
 
-def pairs_of(population, units=5):
-    """A few people with two rows each, where each takes long."""
-    rows = np.flatnonzero(population.tasks == 0)[: 2 * units]
+def held(population, rows, clients, units):
+    """Some of the rows, held by others."""
+    targets = None if population.targets is None else population.targets[rows]
     return replace(
         population,
         z=population.z[rows],
         labels=population.labels[rows],
         tasks=population.tasks[rows],
-        clients=np.arange(2 * units) // 2,
+        targets=targets,
+        clients=clients,
         count=units,
     )
+
+
+def people_of(population):
+    """Every third row, held by people with one to eight of a task each."""
+    rows = np.arange(0, len(population.z), 3)
+    clients = np.minimum(np.random.default_rng(5).geometric(0.09, size=len(rows)), UNITS) - 1
+    return held(population, rows, clients, UNITS)
+
+
+def pairs_of(population, units=5):
+    """A few people with two rows each, where each takes long."""
+    rows = np.flatnonzero(population.tasks == 0)[: 2 * units]
+    return held(population, rows, np.arange(2 * units) // 2, units)
 
 
 def alone(examples, i):
@@ -121,7 +131,7 @@ def test_lists_have_the_bits_of_units_alone(world):
 def test_gradients_have_the_bits_of_units_alone(world, family):
     rule = LinearRule.start(LinearSpace.of(world.public), world.family(family), world.texts)
     question = rule.question()
-    ask = update_ask(UpdateId(0, 0, 60), question, 0.3)
+    ask = update_ask(UpdateId(0, 0, UNITS), question, 0.3)
     assert check(people_of(world.told(family).population), ask, question.updates) > 3
 
 
@@ -130,7 +140,7 @@ def test_clients_that_train_a_network_are_handled_one_by_one(world):
         def updates(self, examples):
             return np.ones((len(examples.clients), 3))
 
-    ask = update_ask(UpdateId(0, 0, 60), Trained(), 0.3)
+    ask = update_ask(UpdateId(0, 0, UNITS), Trained(), 0.3)
     assert check(people_of(world.population), ask) == 1
 
 

@@ -77,9 +77,8 @@ def test_a_hidden_cohort_amplifies_the_tasks_and_not_the_evaluation():
     plan = calibrate(budget, 3, q=0.3, cap=2, schedule=EVALUATED)
     assert 0.995 * 4.0 <= plan.epsilon("public") <= 4.0
     assert {charge.q for charge in plan.charges() if charge.part == "evaluation"} == {1.0}
-    assert plan.epsilon("public") > epsilon_of(
-        [charge for charge in plan.charges() if charge.part == "replay"], 1e-5, "public", cap=2
-    )
+    tasks = [charge for charge in plan.charges() if charge.part == "replay"]
+    assert epsilon_of(tasks, 1e-5, "public", cap=2, interval=1e-2) < 0.995 * 4.0
 
 
 def test_an_evaluation_counts_however_small_the_cap_is():

@@ -23,7 +23,15 @@ def test_everybody_taking_part_the_noise_spends_the_budget_and_no_more(epsilon, 
     assert epsilon * (1 - 1e-6) <= spent <= epsilon
 
 
-@pytest.mark.parametrize(("epsilon", "releases"), [(0.1, 50), (1.0, 1), (8.0, 50), (20.0, 1)])
+@pytest.mark.parametrize(
+    ("epsilon", "releases"),
+    [
+        (0.1, 50),
+        pytest.param(1.0, 1, marks=pytest.mark.slow),
+        pytest.param(8.0, 50, marks=pytest.mark.slow),
+        (20.0, 1),
+    ],
+)
 def test_sampled_clients_need_less_noise_and_still_spend_the_budget(epsilon, releases):
     budget = Budget(epsilon, adversary="public")
     sampled, full = calibrate(budget, releases, q=0.3), calibrate(budget, releases)

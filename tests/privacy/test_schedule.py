@@ -59,7 +59,11 @@ def test_every_schedule_spends_its_budget_and_no_more(schedule, epsilon, tasks, 
 
 @pytest.mark.parametrize(
     ("schedule", "cap"),
-    [(Schedule(4), 1), (Schedule(1, 0, 3), 1), (Schedule(4, 1, 10), 2)],
+    [
+        (Schedule(4), 1),
+        pytest.param(Schedule(1, 0, 3), 1, marks=pytest.mark.slow),
+        (Schedule(4, 1, 10), 2),
+    ],
 )
 def test_a_cohort_that_nobody_knows_spends_the_budget_and_no_more(schedule, cap):
     budget = Budget(4.0, adversary="public")

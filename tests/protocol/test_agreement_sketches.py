@@ -90,12 +90,12 @@ def test_one_replaced_sentence_is_another_plan(world, place, other):
 
 def test_one_replaced_sentence_of_ten_thousand_moves_the_centre_beyond_its_tolerance():
     rng = np.random.default_rng(0)
-    public = rng.standard_normal((10_000, 128)) * 0.97 ** np.arange(128)
+    public = rng.standard_normal((10_000, 32)) * 0.97 ** np.arange(32)
     public /= np.linalg.norm(public, axis=1, keepdims=True)
     facts, changed = [], public.copy()
     changed[17] = public[4]  # a sentence that stands in the corpus twice
-    for z in (public, public + noise(public.shape, 1), public + noise(128, 2), changed):
-        space = build_space(z, "synthetic", 64, 100, Seeds(1).at("anchors"))
+    for z in (public, public + noise(public.shape, 1), public + noise(32, 2), changed):
+        space = build_space(z, "synthetic", 16, 100, Seeds(1).at("anchors"))
         facts.append(plain(space_facts(space)))
     same, *others = facts
     assert [agree(same, each) for each in others] == [True, True, False]

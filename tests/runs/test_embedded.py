@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +194,16 @@ def test_words_of_rows_public_sentences_and_declarations_are_embedded_in_their_o
     assert embedded.label_texts.shape == (3, embedded.public.shape[1])
     np.testing.assert_array_equal(embedded.train.starts, [0, 3, 8, 9])
     np.testing.assert_array_equal(embedded.test.starts, [0, 1, 6, 9])
+
+
+@needs_text
+@pytest.mark.parametrize("family", ["classification", "tagging"])
+def test_the_seconds_are_counted_from_the_start_that_was_given(cache, family):
+    """Reading the rows comes before embedding them, and counts."""
+    answers = TAGS if family == "tagging" else [[0], [1], [2]]
+    stream, begun = stream_of(rows_of(SENTENCES, answers, [0, 1, 0]), family), time.perf_counter()
+    embedded = embed_stream(stream, Config(), started=begun - 100.0, progress=False)
+    assert 100.0 <= embedded.seconds <= 100.0 + time.perf_counter() - begun
 
 
 @needs_text

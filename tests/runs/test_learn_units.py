@@ -52,3 +52,17 @@ def test_only_a_simulation_is_repeated_for_another_unit():
     settled = SettledConfig.of(load_config(None, enforced))
     with pytest.raises(ValueError, match="only a simulation"):
         with_unit(settled, None, "client")
+
+
+def test_a_run_for_another_unit_has_no_yardsticks_and_is_not_kept(monkeypatch):
+    def run(settled, embedded, directory, on_step):
+        assert directory.path.parent.is_dir()
+        return settled, directory.path
+
+    monkeypatch.setattr("cslr.runs.learn.run", run)
+    given = load_config(None, {"stream.name": "clinic", "privacy.unit": "person"})
+    assert given.yardsticks
+    other, path = with_unit(SettledConfig.of(given), None, "client")
+    assert other.config.privacy.unit == "client"
+    assert not other.config.yardsticks
+    assert not path.parent.exists()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
+
 import pytest
 
-from cslr.runs.results import verdict_of
+from cslr.config import load_config
+from cslr.runs.results import StoredRun, verdict_of
 
 
 def result(aa: float | None = 80.6, zero: float | None = 75.4, joint: float | None = 86.0, **more):
@@ -84,3 +88,27 @@ def test_a_verdict_says_what_private_data_added_and_for_which_epsilon(facts, lev
 
 def test_a_gain_that_rounds_to_nothing_is_no_gain():
     assert verdict_of(result(aa=75.44)).level == "below"
+
+
+def test_a_stored_run_as_plain_values_has_its_score_and_the_rosters_epsilon():
+    config = load_config(None, {"stream.name": "desk", "privacy.unit": "person"})
+    stored = StoredRun(Path("runs/a"), config, result(), datetime(2030, 1, 2, 3, 4, 5))
+    assert stored.as_json() == {
+        "run": "runs/a",
+        "state": "finished",
+        "started": "2030-01-02T03:04:05",
+        "stream": "desk",
+        "method": "cslr",
+        "privacy": "simulated",
+        "unit": "person",
+        "aa": 80.6,
+        "epsilon": 8.0,
+        "verdict": "+5.2 over zero-shot, 49 % of the gap to pooled, ε = 8 for a person",
+    }
+
+
+def test_a_run_that_is_not_finished_has_neither_score_nor_epsilon():
+    stored = StoredRun(Path("runs/a"), load_config(None, {}), None, datetime(2030, 1, 2))
+    found = stored.as_json()
+    assert (found["state"], found["aa"], found["epsilon"]) == ("unfinished", None, None)
+    assert found["verdict"] == "not finished; repeat its command with --run-dir runs/a"

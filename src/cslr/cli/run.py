@@ -74,7 +74,9 @@ def run_command(
     rows: Annotated[_Text, _more("subset, all or held-out (for tuning).")] = None,
     scenario: Annotated[_Text, _more("class, domain or task.")] = None,
     alpha: Annotated[_Share, _more("Dirichlet concentration.")] = None,
-    min_rows: Annotated[_Number, _more("Minimum number of rows per client.")] = None,
+    min_rows: Annotated[
+        _Number, _more("Minimum number of rows per client, where rows have no people.")
+    ] = None,
     declaration: Annotated[
         _File, _more(r"Public declaration of the rows. \[FILE's name with .cslr.toml]")
     ] = None,

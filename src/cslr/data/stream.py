@@ -302,7 +302,10 @@ Holding = tuple[IntArray, IntArray]
 
 
 def assign_clients(stream: Stream, config: StreamConfig, rng: np.random.Generator) -> Holding:
-    """The client of each row, for one seed."""
+    """The client of each row, for one seed.
+
+    Where rows belong to people, people are shared out, and a client may hold none.
+    """
     rows, clients = stream.train, config.clients or stream.clients
     if stream.partition == "given":
         if rows.clients is None:

@@ -212,6 +212,16 @@ def test_before_any_release_and_without_a_prior_there_is_nothing(space, blank, r
     assert replay.floored == 0.0
 
 
+@pytest.mark.parametrize("shape", [1, 8])
+def test_densities_have_the_public_spread_times_the_relative_variance(space, by_texts, read, shape):
+    replay = read(by_texts, released(by_texts, range(4), 0.0, seconds=0.5, shape=shape))
+    assert replay.relative.shape == (4, shape)
+    densities = replay.gaussians(space)
+    np.testing.assert_array_equal(densities.mean, replay.mean)
+    expected = np.broadcast_to(replay.relative, (4, 8)) * space.spread
+    np.testing.assert_allclose(densities.covariance, expected, rtol=1e-12)
+
+
 @given(
     st.lists(st.floats(-200, 200), min_size=4, max_size=4),
     st.floats(0, 100),
@@ -470,6 +480,16 @@ def test_logits_of_intents_are_read_one_by_one_among_the_labels_of_the_group(wor
     expected = np.array([[1 / (1 + np.exp(-4)), 1 / (1 + np.exp(2)), 0, 0], [0, 0, 0.5, 0]])
     expected[1, 3] = 1 / (1 + np.exp(-1))
     np.testing.assert_allclose(read(modes, release, family=family).targets, expected, atol=1e-6)
+
+
+def test_logits_of_classes_are_a_softmax_among_the_labels_of_the_group(world, space, read):
+    """Eight times as loud as they were sent; labels of another group get nothing."""
+    modes = world.modes(space, pooled=True)
+    logits = np.array([[0.25, -0.25, 0.9, 0.9], [0.9, 0.9, 0.125, 0.125]])
+    release = replace(released(modes, range(2), 0.0, targets=logits), logits=True)
+    first = 1 / (1 + np.exp(-4))
+    expected = np.array([[first, 1 - first, 0, 0], [0, 0, 0.5, 0.5]])
+    np.testing.assert_allclose(read(modes, release).targets, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("tasks", [1, 2])

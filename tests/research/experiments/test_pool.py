@@ -116,19 +116,22 @@ def test_cells_are_finished_once_with_the_traces_one_process_makes(
 
 @pytest.mark.slow
 def test_a_failing_cell_is_kept_apart_and_the_others_finish(small, places):
-    bad, good = small(more={"stream.clients": 400}), small()
+    """The clinic's test rows belong to no client, so nobody could score them privately."""
+    bad, good = small(more={"privacy.evaluate": "private"}), small()
     done = {each.cell.name: each for each in run_cells([bad, good], places, workers=1)}
     assert done[good.name].trouble is None
     assert places.state(good.name) == "finished"
     trouble = done[bad.name].trouble
-    assert "use fewer --clients" in trouble.summary
+    assert "use --evaluate shown or stored" in trouble.summary
     assert places.state(bad.name) == "failed"
     text = places.failure(bad.name).read_text()
-    assert text.startswith("clinic · cslr · seed 13 · stream.clients 400")
+    first = text.split("\n", 1)[0]
+    assert first.startswith("clinic · cslr · seed 13 · ")
+    assert "privacy.evaluate private" in first
     assert "Traceback" in text
-    assert "DataError" in text
+    assert "ConfigError" in text
     config = json.loads(text[text.index("\n{") :])
-    assert config["stream"]["clients"] == 400
+    assert config["privacy"]["evaluate"] == "private"
 
 
 # -- killings --------------------------------------------------------------------------------------
