@@ -26,6 +26,7 @@ from measuring import (
     within,
     write_block,
 )
+from peers import paper_run as peers_paper_run
 from peers import rounds
 from secure_sum import measure, secagg_plus
 
@@ -36,6 +37,8 @@ __all__ = ["commands", "paper_run", "prediction", "scale", "secure_sums"]
 Rows = Iterator[Measured]
 PHASES = (("alone", 32), ("replayed", 132))
 """Rounds of the paper's protocol, and the rows of a step in them."""
+PAPER_PEERS = {"pfl": 2.0, "Flower on Ray": 5.0}
+"""Peers of the paper's protocol, and the least ratio aimed at."""
 PARTS_BEGIN = "<!-- parts:begin (written by `make bench`) -->"
 PARTS_END = "<!-- parts:end -->"
 CSLR = (sys.executable, "-m", "cslr.cli")
@@ -60,26 +63,28 @@ def run_seconds() -> float:
 
 
 def paper_run(times: int) -> Rows:
-    """The paper's protocol, its training rounds and the whole run, against rounds of peers.
+    """The paper's protocol: its training rounds, and the whole run, against the same on peers.
 
-    Both sides train as many clients in as many rounds, five steps of 32 own rows and, once there is
-    something to replay, 100 replayed ones. Our rounds include drawing the replay, the sum on the
-    grid and the ledger. Peers get no lists, signatures, noise or scores to compute; their whole
-    process, from its start, stands beside our whole run. Repetitions of all sides in turn.
+    Training rounds: both sides train as many clients in as many rounds, five steps of 32 own rows
+    and, once there is something to replay, 100 replayed ones. Our rounds include drawing the
+    replay, the sum on the grid and the ledger. Whole run: peers do the protocol on the same rows
+    with the same clients in each round (``peer_protocol.py``); whole processes from their start.
+    Repetitions of all sides in turn.
     """
-    first = _paper_parts()  # may embed
-    phases = [(len(first[kind]), _mean(first[kind]), rows) for kind, rows in PHASES]
-    peers = (("pfl", 2.0), ("Flower on Ray", 5.0))
-    own, theirs = [], []
-    for _ in range(3):
-        own.append(_paper_parts())
-        theirs.append({peer: rounds(peer, *phases) for peer, _ in peers})
+    with tempfile.TemporaryDirectory() as folder:
+        world = Path(folder) / "world.npz"
+        first = _paper_parts("--world", str(world))  # may embed
+        phases = [(len(first[kind]), _mean(first[kind]), rows) for kind, rows in PHASES]
+        own, theirs = [], []
+        for _ in range(3):
+            own.append(_paper_parts())
+            theirs.append({peer: _peer_parts(peer, phases, world) for peer in PAPER_PEERS})
     write_block(PARTS_BEGIN, _parts_table(own, phases), PARTS_END)
     for name, part in (
         (f"{sum(phase[0] for phase in phases)} training rounds, paper's protocol", "rounds"),
-        ("whole run, paper's protocol (peers: its training rounds alone)", "whole"),
+        ("whole run, paper's protocol", "whole"),
     ):
-        for peer, target in peers:
+        for peer, target in PAPER_PEERS.items():
             found = [each[peer] for each in theirs]
             if any(each is None for each in found):
                 yield left_out(name, peer, target, MISSING)
@@ -88,11 +93,21 @@ def paper_run(times: int) -> Rows:
                 yield against(name, [each[part] for each in own], peer, median, target)
 
 
-def _paper_parts() -> dict[str, Any]:
+def _paper_parts(*arguments: str) -> dict[str, Any]:
     """CPU seconds of a run's parts, and of all of it."""
     before = children_seconds()
-    found = printed_json(str(ROOT / "benchmarks" / "paper_parts.py"))
+    found = printed_json(str(ROOT / "benchmarks" / "paper_parts.py"), *arguments)
     return {**found, "whole": children_seconds() - before}
+
+
+def _peer_parts(
+    peer: str, phases: Sequence[tuple[int, int, int]], world: Path
+) -> dict[str, float] | None:
+    """CPU seconds of a peer's training rounds alone, and of its whole run; None without it."""
+    trained, whole = rounds(peer, *phases), peers_paper_run(peer, world)
+    if trained is None or whole is None:
+        return None
+    return {"rounds": trained["rounds"], "whole": whole["whole"]}
 
 
 def _mean(numbers: Sequence[int]) -> int:
