@@ -32,7 +32,7 @@ from secure_sum import measure, secagg_plus
 
 from cslr.protocol.head import HeadSettings, initial_head
 
-__all__ = ["commands", "paper_run", "prediction", "scale", "secure_sums"]
+__all__ = ["commands", "paper_rounds", "paper_run", "prediction", "scale", "secure_sums"]
 
 Rows = Iterator[Measured]
 PHASES = (("alone", 32), ("replayed", 132))
@@ -62,35 +62,59 @@ def run_seconds() -> float:
     return took
 
 
-def paper_run(times: int) -> Rows:
-    """The paper's protocol: its training rounds, and the whole run, against the same on peers.
+def paper_rounds(times: int) -> Rows:
+    """The training rounds of the paper's protocol, against as many rounds of peers.
 
-    Training rounds: both sides train as many clients in as many rounds, five steps of 32 own rows
-    and, once there is something to replay, 100 replayed ones. Our rounds include drawing the
-    replay, the sum on the grid and the ledger. Whole run: peers do the protocol on the same rows
-    with the same clients in each round (``peer_protocol.py``); whole processes from their start.
-    Repetitions of all sides in turn.
+    Both sides train as many clients in as many rounds, five steps of 32 own rows and, once there is
+    something to replay, 100 replayed ones. Our rounds include drawing the replay, the sum on the
+    grid and the ledger. Repetitions of all sides in turn.
     """
+    phases = _phases(_paper_parts())  # may embed
+    own, theirs = [], []
+    for _ in range(min(times, 3)):
+        own.append(_paper_parts()["rounds"])
+        theirs.append({peer: _of(rounds(peer, *phases), "rounds") for peer in PAPER_PEERS})
+    count = sum(number for number, *_ in phases)
+    yield from _against_peers(f"{count} training rounds, paper's protocol", own, theirs)
+
+
+def paper_run(times: int) -> Rows:
+    """A whole run of the paper's protocol, against the same protocol on peers.
+
+    Peers do it on the same rows, with the same clients in each round (``peer_protocol.py``); whole
+    processes from their start. Repetitions of all sides in turn.
+    """
+    own, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder) / "world.npz"
         first = _paper_parts("--world", str(world))  # may embed
-        phases = [(len(first[kind]), _mean(first[kind]), rows) for kind, rows in PHASES]
-        own, theirs = [], []
-        for _ in range(3):
+        for _ in range(min(times, 3)):
             own.append(_paper_parts())
-            theirs.append({peer: _peer_parts(peer, phases, world) for peer in PAPER_PEERS})
-    write_block(PARTS_BEGIN, _parts_table(own, phases), PARTS_END)
-    for name, part in (
-        (f"{sum(phase[0] for phase in phases)} training rounds, paper's protocol", "rounds"),
-        ("whole run, paper's protocol", "whole"),
-    ):
-        for peer, target in PAPER_PEERS.items():
-            found = [each[peer] for each in theirs]
-            if any(each is None for each in found):
-                yield left_out(name, peer, target, MISSING)
-            else:
-                median = statistics.median(each[part] for each in found if each is not None)
-                yield against(name, [each[part] for each in own], peer, median, target)
+            found = {peer: peers_paper_run(peer, world) for peer in PAPER_PEERS}
+            theirs.append({peer: _of(figures, "whole") for peer, figures in found.items()})
+    write_block(PARTS_BEGIN, _parts_table(own, _phases(first)), PARTS_END)
+    yield from _against_peers("whole run, paper's protocol", [run["whole"] for run in own], theirs)
+
+
+def _against_peers(
+    name: str, own: Sequence[float], theirs: Sequence[Mapping[str, float | None]]
+) -> Rows:
+    """A row for each peer of the paper's protocol; theirs: CPU seconds of each repetition."""
+    for peer, target in PAPER_PEERS.items():
+        found = [each[peer] for each in theirs if each[peer] is not None]
+        if len(found) < len(theirs):
+            yield left_out(name, peer, target, MISSING)
+        else:
+            yield against(name, own, peer, statistics.median(found), target)
+
+
+def _of(figures: Mapping[str, Any] | None, part: str) -> float | None:
+    return None if figures is None else float(figures[part])
+
+
+def _phases(run: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """Rounds, mean clients and rows of a step, without replay and with it."""
+    return [(len(run[kind]), round(statistics.mean(run[kind])), rows) for kind, rows in PHASES]
 
 
 def _paper_parts(*arguments: str) -> dict[str, Any]:
@@ -98,20 +122,6 @@ def _paper_parts(*arguments: str) -> dict[str, Any]:
     before = children_seconds()
     found = printed_json(str(ROOT / "benchmarks" / "paper_parts.py"), *arguments)
     return {**found, "whole": children_seconds() - before}
-
-
-def _peer_parts(
-    peer: str, phases: Sequence[tuple[int, int, int]], world: Path
-) -> dict[str, float] | None:
-    """CPU seconds of a peer's training rounds alone, and of its whole run; None without it."""
-    trained, whole = rounds(peer, *phases), peers_paper_run(peer, world)
-    if trained is None or whole is None:
-        return None
-    return {"rounds": trained["rounds"], "whole": whole["whole"]}
-
-
-def _mean(numbers: Sequence[int]) -> int:
-    return round(statistics.mean(numbers))
 
 
 def _parts_table(

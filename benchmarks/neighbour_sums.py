@@ -2,6 +2,7 @@
 
     python benchmarks/neighbour_sums.py --members 100 1000
     python benchmarks/neighbour_sums.py --write          # into docs/secure-sum.md, 10⁴ members too
+    python benchmarks/neighbour_sums.py --members 10000 --write      # one row again
 
 Members share secrets with k neighbours and mask their vectors with them alone (Bell et al. 2020),
 with the keys, masks, shares and noise of ``cslr.privacy.secure_sum``. One row is one first release
@@ -376,9 +377,17 @@ def main() -> None:
         costs.append(measured(n, coordinates, shape))
         print(row_of(costs[-1]), flush=True)
     if asked.write:
-        write("neighbours", "neighbour_sums.py", [*HEADER, *[row_of(cost) for cost in costs]])
-        text = json.dumps([asdict(cost) for cost in costs], indent=1)
+        stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else []
+        before = {_size(cost): cost for cost in (Cost(**each) for each in stored)}
+        every = sorted({**before, **{_size(cost): cost for cost in costs}}.values(), key=_size)
+        text = json.dumps([asdict(cost) for cost in every], indent=1)
         STORED.write_text(text + "\n", encoding="utf-8")
+        write("neighbours", "neighbour_sums.py", [*HEADER, *[row_of(cost) for cost in every]])
+
+
+def _size(cost: Cost) -> tuple[int, int]:
+    """By which a row is found again."""
+    return cost.members, cost.coordinates
 
 
 if __name__ == "__main__":
