@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Callable, Iterator
 
 from bench_parts import accounting, encoding, federated_round, head, lists, noise, signed
-from bench_whole import commands, paper_run, prediction, scale, secure_sums
+from bench_whole import commands, paper_rounds, paper_run, prediction, scale, secure_sums
 from growth import grown
 from measuring import Measured, write
 
@@ -30,6 +30,7 @@ ROWS: dict[str, Callable[[int], Iterator[Measured]]] = {
     "prediction": prediction,
     "commands": commands,
     "secure-sum": secure_sums,
+    "paper-rounds": paper_rounds,
     "paper-run": paper_run,
     "scale": scale,
 }

@@ -26,16 +26,19 @@ from measuring import (
     within,
     write_block,
 )
+from peers import paper_run as peers_paper_run
 from peers import rounds
 from secure_sum import measure, secagg_plus
 
 from cslr.protocol.head import HeadSettings, initial_head
 
-__all__ = ["commands", "paper_run", "prediction", "scale", "secure_sums"]
+__all__ = ["commands", "paper_rounds", "paper_run", "prediction", "scale", "secure_sums"]
 
 Rows = Iterator[Measured]
 PHASES = (("alone", 32), ("replayed", 132))
 """Rounds of the paper's protocol, and the rows of a step in them."""
+PAPER_PEERS = {"pfl": 2.0, "Flower on Ray": 5.0}
+"""Peers of the paper's protocol, and the least ratio aimed at."""
 PARTS_BEGIN = "<!-- parts:begin (written by `make bench`) -->"
 PARTS_END = "<!-- parts:end -->"
 CSLR = (sys.executable, "-m", "cslr.cli")
@@ -59,44 +62,66 @@ def run_seconds() -> float:
     return took
 
 
-def paper_run(times: int) -> Rows:
-    """The paper's protocol, its training rounds and the whole run, against rounds of peers.
+def paper_rounds(times: int) -> Rows:
+    """The training rounds of the paper's protocol, against as many rounds of peers.
 
     Both sides train as many clients in as many rounds, five steps of 32 own rows and, once there is
     something to replay, 100 replayed ones. Our rounds include drawing the replay, the sum on the
-    grid and the ledger. Peers get no lists, signatures, noise or scores to compute; their whole
-    process, from its start, stands beside our whole run. Repetitions of all sides in turn.
+    grid and the ledger. Repetitions of all sides in turn.
     """
-    first = _paper_parts()  # may embed
-    phases = [(len(first[kind]), _mean(first[kind]), rows) for kind, rows in PHASES]
-    peers = (("pfl", 2.0), ("Flower on Ray", 5.0))
+    phases = _phases(_paper_parts())  # may embed
     own, theirs = [], []
-    for _ in range(3):
-        own.append(_paper_parts())
-        theirs.append({peer: rounds(peer, *phases) for peer, _ in peers})
-    write_block(PARTS_BEGIN, _parts_table(own, phases), PARTS_END)
-    for name, part in (
-        (f"{sum(phase[0] for phase in phases)} training rounds, paper's protocol", "rounds"),
-        ("whole run, paper's protocol (peers: its training rounds alone)", "whole"),
-    ):
-        for peer, target in peers:
-            found = [each[peer] for each in theirs]
-            if any(each is None for each in found):
-                yield left_out(name, peer, target, MISSING)
-            else:
-                median = statistics.median(each[part] for each in found if each is not None)
-                yield against(name, [each[part] for each in own], peer, median, target)
+    for _ in range(min(times, 3)):
+        own.append(_paper_parts()["rounds"])
+        theirs.append({peer: _of(rounds(peer, *phases), "rounds") for peer in PAPER_PEERS})
+    count = sum(number for number, *_ in phases)
+    yield from _against_peers(f"{count} training rounds, paper's protocol", own, theirs)
 
 
-def _paper_parts() -> dict[str, Any]:
+def paper_run(times: int) -> Rows:
+    """A whole run of the paper's protocol, against the same protocol on peers.
+
+    Peers do it on the same rows, with the same clients in each round (``peer_protocol.py``); whole
+    processes from their start. Repetitions of all sides in turn.
+    """
+    own, theirs = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        world = Path(folder) / "world.npz"
+        first = _paper_parts("--world", str(world))  # may embed
+        for _ in range(min(times, 3)):
+            own.append(_paper_parts())
+            found = {peer: peers_paper_run(peer, world) for peer in PAPER_PEERS}
+            theirs.append({peer: _of(figures, "whole") for peer, figures in found.items()})
+    write_block(PARTS_BEGIN, _parts_table(own, _phases(first)), PARTS_END)
+    yield from _against_peers("whole run, paper's protocol", [run["whole"] for run in own], theirs)
+
+
+def _against_peers(
+    name: str, own: Sequence[float], theirs: Sequence[Mapping[str, float | None]]
+) -> Rows:
+    """A row for each peer of the paper's protocol; theirs: CPU seconds of each repetition."""
+    for peer, target in PAPER_PEERS.items():
+        found = [each[peer] for each in theirs if each[peer] is not None]
+        if len(found) < len(theirs):
+            yield left_out(name, peer, target, MISSING)
+        else:
+            yield against(name, own, peer, statistics.median(found), target)
+
+
+def _of(figures: Mapping[str, Any] | None, part: str) -> float | None:
+    return None if figures is None else float(figures[part])
+
+
+def _phases(run: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """Rounds, mean clients and rows of a step, without replay and with it."""
+    return [(len(run[kind]), round(statistics.mean(run[kind])), rows) for kind, rows in PHASES]
+
+
+def _paper_parts(*arguments: str) -> dict[str, Any]:
     """CPU seconds of a run's parts, and of all of it."""
     before = children_seconds()
-    found = printed_json(str(ROOT / "benchmarks" / "paper_parts.py"))
+    found = printed_json(str(ROOT / "benchmarks" / "paper_parts.py"), *arguments)
     return {**found, "whole": children_seconds() - before}
-
-
-def _mean(numbers: Sequence[int]) -> int:
-    return round(statistics.mean(numbers))
 
 
 def _parts_table(

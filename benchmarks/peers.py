@@ -12,68 +12,87 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "build" / "peers"
-SCRIPT: Final = ROOT / "benchmarks" / "peer_rounds.py"
+SCRIPTS: Final = ROOT / "benchmarks"
 INSTALLED: Final = {
     "pfl": ("pfl==0.6.0", "dp-accounting<0.6"),
     "Flower on Ray": ("flwr[simulation]==1.41.0",),
 }
+AS_OURS: Final = ("torch", "scikit-learn", "scipy")
+"""Installed in the versions that CSLR is measured with."""
 
 
-def python_of(peer: str) -> Path | None:
-    """The interpreter of a peer's environment, if ``make bench-peers`` has finished it."""
-    folder = FOLDER / peer.split()[0].lower()
-    return folder / "bin" / "python" if (folder / "ready").exists() else None
+def folder_of(peer: str) -> Path:
+    """Where a peer's environment is."""
+    return FOLDER / peer.split()[0].lower()
 
 
-def rounds(peer: str, *phases: tuple[int, int, int]) -> dict[str, float] | None:
+def packages_of(peer: str) -> list[str]:
+    """What belongs into a peer's environment."""
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    alike = [line for line in pinned if line.split("==")[0] in AS_OURS]
+    return [*sorted(alike), *INSTALLED[peer]]
+
+
+def is_ready(peer: str) -> bool:
+    """Whether ``make bench-peers`` has finished the environment, with all that belongs there."""
+    note = folder_of(peer) / "ready"
+    return note.exists() and note.read_text(encoding="utf-8").split() == packages_of(peer)
+
+
+def rounds(peer: str, *phases: tuple[int, int, int]) -> dict[str, Any] | None:
     """CPU seconds of phases of so many rounds, clients and rows of a step.
 
     ``round``: of one without the first; ``rounds``: of all; ``whole``: of the whole process. None
     if the environment is missing or the peer failed, which is then printed.
     """
-    python = python_of(peer)
-    if python is None:
+    return _figures(peer, "peer_rounds.py", *[":".join(map(str, phase)) for phase in phases])
+
+
+def paper_run(peer: str, world: Path) -> dict[str, Any] | None:
+    """CPU seconds of the paper's protocol on what ``paper_parts.py --world`` wrote: ``whole``."""
+    return _figures(peer, "peer_paper.py", str(world))
+
+
+def _figures(peer: str, script: str, *arguments: str) -> dict[str, Any] | None:
+    """What a script prints that runs in a peer's environment, on one thread."""
+    if not is_ready(peer):
         return None
-    name = peer.split()[0].lower()
-    figures = [":".join(map(str, phase)) for phase in phases]
+    python, name = folder_of(peer) / "bin" / "python", peer.split()[0].lower()
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    # Ray would give way to everything else on the machine; CPU seconds are the same.
+    settings = {**threads, "RAY_worker_niceness": "0", "PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run(
-        [str(python), str(SCRIPT), name, *figures],
+        [str(python), str(SCRIPTS / script), name, *arguments],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **threads, "PYTHONPATH": ""},
+        env={**os.environ, **settings},
     )
     if done.returncode:
         print(f"{peer} failed: {done.stderr[-500:]}", flush=True)
         return None
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def torch_of_ours() -> str:
-    """The version that CSLR is measured with."""
-    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return next(line for line in pinned if line.startswith("torch=="))
 
 
 def main() -> None:
     """Create what is missing."""
-    for peer, packages in INSTALLED.items():
-        folder = FOLDER / peer.split()[0].lower()
-        if (folder / "ready").exists():
+    for peer in INSTALLED:
+        folder, packages = folder_of(peer), packages_of(peer)
+        if is_ready(peer):
             print(f"{peer}: ready in {folder}")
             continue
         print(f"{peer}: installing into {folder} ...", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        if not (folder / "bin" / "python").exists():
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         install = [str(folder / "bin" / "pip"), "install", "--quiet"]
-        subprocess.run([*install, torch_of_ours()], check=True)
-        subprocess.run([*install, torch_of_ours(), *packages], check=True)
-        (folder / "ready").touch()
+        subprocess.run([*install, *[each for each in packages if "torch" in each]], check=True)
+        subprocess.run([*install, *packages], check=True)
+        (folder / "ready").write_text("\n".join(packages) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
