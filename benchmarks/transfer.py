@@ -151,17 +151,22 @@ def outcome(name: str, embedded: EmbeddedStream, base: Config) -> Outcome:
     )
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """The Markdown between the markers."""
+def rows_of(what: str, outcomes: list[Outcome]) -> list[str]:
+    """A table in Markdown; ``what`` names its first column."""
     head = [f"{unit}, ε = {epsilon:g}" for unit, epsilon in CELLS]
-    columns = ["grouping", "labels / tasks / clients / people", "zero-shot", *head]
+    columns = [what, "labels / tasks / clients / people", "zero-shot", *head]
     columns += ["person, no noise", "DP-Joint, person, ε = 4", "pooled"]
     columns += ["gap closed: CSLR / DP-Joint (person, ε = 4) / no noise"]
-    rows = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rule = "|---" * len(columns) + "|"
+    return [f"| {' | '.join(columns)} |", rule, *[each.row() for each in outcomes]]
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The Markdown between the markers."""
     whole = {each.name for each in outcomes if each.curator is not None}
     missing = [name for name in GROUPINGS if name not in whole]
     note = ["", f"Not measured with the code as it is: {'; '.join(missing)}."] if missing else []
-    return "\n".join([BEGIN, *rows, *[each.row() for each in outcomes], *note, END])
+    return "\n".join([BEGIN, *rows_of("grouping", outcomes), *note, END])
 
 
 def main() -> int:
