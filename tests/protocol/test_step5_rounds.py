@@ -238,3 +238,41 @@ def test_intents_begin_as_rare_as_their_number_says(world):
     rule = LinearRule.start(LinearSpace.of(world.public), family, None)
     at_centre = rule.head().scores(rule.space.centre[None])[0]
     np.testing.assert_allclose(1 / (1 + np.exp(-at_centre)), 0.25, atol=1e-5)
+
+
+def test_a_rule_that_noise_moved_answers_as_it_began(rule):
+    """A step as long as its noise is expected to be is noise; without noise all of it counts."""
+    rng = np.random.default_rng(3)
+    plain = rng.normal(size=rule.mean.size)
+    exact = rule.moved(plain, EXACT)
+    np.testing.assert_allclose(exact.without_noise().mean, exact.mean)
+    np.testing.assert_array_equal(rule.without_noise().mean, rule.mean)
+    noisy = rule.moved(plain, NoisyGradient(noise=1.0, units=1e12, rounds=1))
+    kept = noisy.without_noise().mean
+    assert np.linalg.norm((kept - rule.mean)[:-1]) < 0.5 * np.linalg.norm(
+        (noisy.mean - rule.mean)[:-1]
+    )
+    louder = rule.moved(0.1 * plain, NoisyGradient(noise=1.0, units=1e12, rounds=1))
+    np.testing.assert_array_equal(louder.without_noise().mean[:-1], rule.mean[:-1])
+    np.testing.assert_array_equal(louder.without_noise().mean[-1], louder.mean[-1])
+
+
+def test_the_noise_left_in_a_rule_is_what_repeated_draws_of_it_show(rule):
+    """Two gradients without signal: the variance of where they lead, direction by direction."""
+    rng, ends = np.random.default_rng(4), []
+    measured = NoisyGradient(noise=1e-3, units=1e12, rounds=2)
+    for _ in range(400):
+        moved = rule
+        for _ in range(2):
+            pull = 0.25 * rule.space.variance[:, None] * (moved.mean - rule.mean)
+            turned = pull + np.sqrt(1e-3) * rng.normal(size=rule.mean.shape)
+            plain = np.concatenate([rule.space.directions @ turned[:-1], turned[-1:]])
+            moved = moved.moved(plain.ravel(), measured)
+        ends.append(moved.mean - rule.mean)
+    found = np.square(ends).mean(axis=(0, 2))
+    np.testing.assert_allclose(found.sum(), moved.noise.sum(), rtol=0.1)
+
+
+def test_a_turned_rule_begins_where_it_was_turned_to(rule):
+    turned = rule.turned(np.random.default_rng(5).normal(size=rule.mean[:-1].T.shape))
+    np.testing.assert_array_equal(turned.without_noise().mean, turned.mean)

