@@ -13,6 +13,7 @@ from cslr.protocol.step4_aggregate.contribution import (
     LEAST_TIED,
     MOST_NOISE,
     MOST_ROWS,
+    PER_DIRECTION,
     TIED_NORM,
     Units,
     expected_weight,
@@ -58,6 +59,15 @@ def test_directions_are_those_whose_entries_exceed_their_noise():
     expected = int((noise <= MOST_NOISE * VARIANCES).sum())
     assert LEAST_TIED < expected < len(VARIANCES)
     assert resolve(units, fixed, 1, VARIANCES, True).tied == expected
+
+
+def test_a_matrix_has_no_more_directions_than_units_can_tell_even_without_noise():
+    def directions(people: int) -> int:
+        return resolve(Units(people, 1), plan(math.inf), 1, VARIANCES, True).tied
+
+    assert directions(int(PER_DIRECTION * LEAST_TIED) - 1) == 0
+    assert directions(int(PER_DIRECTION * 100)) == 100
+    assert directions(int(PER_DIRECTION * 500)) == len(VARIANCES)
 
 
 @pytest.mark.parametrize(("rows", "labels", "expected"), [(1, 4, 62.5), (2, 4, 125), (5, 4, 250)])

@@ -20,8 +20,8 @@ The ``Resolution`` of a release is a public function of the plan, computed befor
 The noise does not depend on the size of a contribution, so the useful level of detail depends on
 the number of units. Few large units (silos): means, and one number for the spread. Many small
 units: a unit has full weight from its expected number of rows on, weights are measured, and if the
-noise allows it the contribution also contains the matrix. A direction enters the matrix if the
-noise of an entry after all tasks is at most ``MOST_NOISE`` times its public variance.
+noise allows it the contribution also contains the matrix. A direction enters it if the noise of an
+entry after all tasks is at most ``MOST_NOISE`` times its public variance, and units are enough.
 """
 
 from __future__ import annotations
@@ -386,6 +386,8 @@ MOST_NOISE: Final = 0.5
 """Noise of an entry of the matrix, relative to the public variance of its direction."""
 LEAST_TIED: Final = 64
 """Directions below which a matrix does not pay for its share of the norm."""
+PER_DIRECTION: Final = 3.0
+"""Least contributions per direction of a matrix: with fewer its covariance is known by chance."""
 TIED_NORM: Final = 1.4
 """Norm of a small unit's contribution with a matrix, of embeddings of length one."""
 
@@ -432,9 +434,7 @@ class Resolution:
 
     def share_of_labels(self, labels: int) -> float:
         """Of the labels of a task, the share that a unit is expected to have rows of."""
-        if self.simulated_labels is None:
-            return 1.0
-        return min(1.0, self.full_weight / max(labels, 1))
+        return 1.0 if self.simulated_labels is None else min(1.0, self.full_weight / max(labels, 1))
 
     def facts(self) -> dict[str, object]:
         """For the plan."""
@@ -472,9 +472,9 @@ def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
 
 
 def _tied(units: Units, plan: Plan, variances: FloatArray) -> int:
-    """r₂: directions in which noise leaves entries of the matrix useful; 0 if they are too few."""
+    """r₂: directions in which noise and few units leave entries useful; 0 if they are too few."""
     contributions = plan.q * units.count * units.heard(plan.cap)
     sigma = 0.0 if plan.sigma is None else plan.sigma * units.clients_per_person
     noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / contributions
-    directions = int(np.sum(MOST_NOISE * variances >= noise))
+    directions = int(min(np.sum(MOST_NOISE * variances >= noise), contributions / PER_DIRECTION))
     return directions if directions >= LEAST_TIED else 0
