@@ -2,7 +2,8 @@
 
     python benchmarks/people.py --data DIR [--streams ag-news,amazon]
 
-Runs go to runs/people/ and are resumed there; the table is made from their result.json alone.
+Runs go to runs/people/ and are resumed there; the table is made from their result.json alone. Rows
+of streams that are not named stay as they are.
 """
 
 from __future__ import annotations
@@ -84,16 +85,18 @@ def main() -> None:
     parser.add_argument("--streams", default=",".join(STREAMS))
     parser.add_argument("--seeds", default=SEEDS)
     asked = parser.parse_args()
-    rows = []
+    page = ROOT / "README.md"
+    head, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    before, rest = rest.split(END)
+    rows = {line.split(" | ")[0]: line for line in before.splitlines() if line.startswith("| ")}
     for stream in asked.streams.split(","):
         cells = [
             measure(asked.data, stream, *cell, asked.seeds, i == 0) for i, cell in enumerate(CELLS)
         ]
-        rows.append(row(STREAMS[stream], cells))
-        print(rows[-1], flush=True)
-    page = ROOT / "README.md"
-    head, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    page.write_text(head + block(rows, asked.seeds) + rest.split(END)[1], encoding="utf-8")
+        rows[f"| {STREAMS[stream]}"] = row(STREAMS[stream], cells)
+        print(rows[f"| {STREAMS[stream]}"], flush=True)
+    shown = [rows[f"| {title}"] for title in STREAMS.values() if f"| {title}" in rows]
+    page.write_text(head + block(shown, asked.seeds) + rest, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -120,12 +120,13 @@ def main() -> int:
     seeds = tuple(int(seed) for seed in asked.seeds.split(","))
     found = {name: kept_or_measured(name, asked.data, seeds) for name in asked.streams.split(",")}
     head = ["stream", *[f"ε = {'∞' if math.isinf(e) else f'{e:g}'}" for e in EPSILONS]]
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    table, rest = rest.split(END)
+    rows = {line.split(" | ")[0]: line for line in table.splitlines()}  # others stay as they are
+    rows |= {f"| {name}": row(name, cells) for name, cells in found.items()}
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    lines += [row(name, cells) for name, cells in found.items()]
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    block = "\n".join([BEGIN, *lines, END])
-    PAGE.write_text(before + block + rest.split(END)[1], encoding="utf-8")
+    lines += [rows[f"| {name}"] for name in STREAMS if f"| {name}" in rows]
+    PAGE.write_text(before + "\n".join([BEGIN, *lines, END]) + rest, encoding="utf-8")
     return 1 if any(worse(cell) for cells in found.values() for cell in cells) else 0
 
 
