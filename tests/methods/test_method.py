@@ -143,6 +143,15 @@ def test_every_family_is_answered(prepared, world, name, family):
     assert np.isfinite(scores).all()
 
 
+def test_clients_train_intents_from_likely_scores(prepared, world):
+    """A strict threshold, which CSLR answers with, finds all intents unlikely: a bad start."""
+    first = {}
+    for name in ("dp-sgd", "cslr"):
+        stage, *_ = METHODS[name].stages(prepared(name, family="intents"))
+        first[name] = stage().scores(world.test_z).max(axis=1).mean()
+    assert first["dp-sgd"] > first["cslr"] + 1.0
+
+
 # -- the same for all ------------------------------------------------------------------------------
 
 

@@ -334,10 +334,11 @@ def test_a_head_too_narrow_for_the_rule_is_left_alone(sampler):
 # -- rehearsal -------------------------------------------------------------------------------------
 
 
-def rehearsed(replay, space, hidden=16, passes=5, seed=1, family=FOUR):
+def rehearsed(replay, space, hidden=16, passes=5, seed=1, family=FOUR, goes_on=False):
     settings = HeadSettings(hidden, learning_rate=3e-3, sigmoid=family.sigmoid)
     start = initial_head(WIDTH, family.outputs, settings, np.random.default_rng(0))
-    return rehearse(replay, space, family, Rehearsal(start, settings, 60, passes, Seeds(seed)))
+    how = Rehearsal(start, settings, 60, passes, Seeds(seed), goes_on=goes_on)
+    return rehearse(replay, space, family, how)
 
 
 def accuracy(head, world) -> float:
@@ -396,6 +397,20 @@ def test_where_one_intent_is_right_one_is_answered(replay, space, world):
     assert np.mean(answered == 1) > 0.98
     spread = world.test_z - world.test_z.mean(axis=0)  # texts differ more than samples do
     assert np.mean(answers(head.scores(1.5 * spread)).sum(axis=1) == 1) > 0.9
+
+
+def test_a_head_that_clients_train_further_starts_with_likely_scores(replay, space, world):
+    """A strict threshold answers well, and gradients of what it finds unlikely are all alike."""
+    right = np.eye(4)[world.test_labels]
+
+    def scores(goes_on: bool):
+        head = rehearsed(replay, space, family=Family("intents", 4), goes_on=goes_on)
+        return head.scores(world.test_z).astype(np.float64)
+
+    strict, likely = scores(False), scores(True)
+    np.testing.assert_array_equal(np.argsort(strict, axis=1), np.argsort(likely, axis=1))
+    loss = [np.mean(np.logaddexp(0.0, each) - right * each) for each in (strict, likely)]
+    assert loss[1] < 0.8 * loss[0]
 
 
 def test_a_head_learns_how_often_a_type_begins(world, space):

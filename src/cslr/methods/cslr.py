@@ -273,7 +273,7 @@ def prior_head(context: MethodContext) -> Head:
         constants=context.constants.model_copy(update={"list_size": 1}),
     )
     session = Session(agree(labels), context.plan, context.ledger, context.keep)
-    return session.learn(rehearsal_of(labels, 0))
+    return session.learn(replace(rehearsal_of(labels, 0), goes_on=True))
 
 
 def _first_head(context: MethodContext) -> Head:

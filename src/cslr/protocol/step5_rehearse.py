@@ -72,6 +72,8 @@ class Rehearsal:
     seeds: Seeds
     free: Head | None = None
     """What label texts and public sentences say: the rule a head is held to under heavy noise."""
+    goes_on: bool = False
+    """Whether clients train the head further: it starts with likely scores, not with strict ones."""
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
@@ -115,7 +117,7 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     head = replace(head, bias2=bias.astype(head.bias2.dtype))
     if not family.sigmoid:
         return head
-    return _one_by_one(head, draw, _company(replay))
+    return _one_by_one(head, draw, _company(replay), strict=not how.goes_on)
 
 
 def free_rule(
@@ -155,16 +157,16 @@ def _distributions(targets: FloatArray) -> FloatArray:
     return shares
 
 
-def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
+def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> Head:
     """``head`` with scores that can be read one by one.
 
     a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text, C the ``company`` of labels. a, b and
     k are the likeliest that sigmoids answer with the targets of a draw. All outputs have them in
     common, so without company the order of answers stays as it is.
 
-    Without company b is at least a times ``BESIDE`` times the largest score of a wrong label beside
-    the best one: scores of texts differ more than those of samples, and labels would be answered by
-    chance beside the best one, which is always answered.
+    If it is strict and there is no company, b is at least a times ``BESIDE`` times the largest score
+    of a wrong label beside the best one: scores of texts differ more than those of samples, and
+    labels would be answered by chance beside the best one, which is always answered.
     """
     z, targets = draw
     known = targets.any(axis=0)
@@ -180,7 +182,7 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray) -> Head:
 
     wrong = (right < 0.5) & (scores < scores.max(axis=1, keepdims=True))
     alone = not company.any()
-    least = BESIDE * float(scores.max(where=wrong, initial=0.0)) if alone else -np.inf
+    least = BESIDE * float(scores.max(where=wrong, initial=0.0)) if alone and strict else -np.inf
 
     def threshold(found: FloatArray) -> float:
         return float(max(found[1], np.exp(found[0]) * least))
