@@ -73,7 +73,7 @@ class Rehearsal:
     free: Head | None = None
     """What label texts and public sentences say: the rule a head is held to under heavy noise."""
     goes_on: bool = False
-    """Whether clients train the head further: it starts with likely scores, not with strict ones."""
+    """Whether clients train the head further: then it has likely scores, not strict ones."""
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
@@ -164,9 +164,9 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> H
     k are the likeliest that sigmoids answer with the targets of a draw. All outputs have them in
     common, so without company the order of answers stays as it is.
 
-    If it is strict and there is no company, b is at least a times ``BESIDE`` times the largest score
-    of a wrong label beside the best one: scores of texts differ more than those of samples, and
-    labels would be answered by chance beside the best one, which is always answered.
+    If it is strict and there is no company, b is at least a times ``BESIDE`` times the largest
+    score of a wrong label beside the best one: scores of texts differ more than those of samples,
+    and labels would be answered by chance beside the best one, which is always answered.
     """
     z, targets = draw
     known = targets.any(axis=0)
