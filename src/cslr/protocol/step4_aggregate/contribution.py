@@ -473,8 +473,8 @@ def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
 
 def _tied(units: Units, plan: Plan, variances: FloatArray) -> int:
     """r₂: directions in which noise and few units leave entries useful; 0 if they are too few."""
-    contributions = plan.q * units.count * units.heard(plan.cap)
+    heard = plan.q * units.count * units.heard(plan.cap)
     sigma = 0.0 if plan.sigma is None else plan.sigma * units.clients_per_person
-    noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / contributions
-    directions = int(min(np.sum(MOST_NOISE * variances >= noise), contributions / PER_DIRECTION))
+    noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / heard
+    directions = min(int((MOST_NOISE * variances >= noise).sum()), int(heard / PER_DIRECTION))
     return directions if directions >= LEAST_TIED else 0
