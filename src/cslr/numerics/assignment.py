@@ -1,14 +1,12 @@
 """From a cost matrix to ids: nearest, Hungarian, entropic transport; and stable clustering.
 
 ``cost`` is (..., L, K): what it costs to call list entry l by mode k. The answer is (..., L).
+SciPy's parts are loaded where they are used: most runs use one of them, or none.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.cluster.hierarchy import cut_tree, linkage
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import squareform
 
 from cslr.arrays import FloatArray, IntArray
 
@@ -36,6 +34,8 @@ def hungarian(cost: FloatArray) -> IntArray:
     With L <= K this is a matching: no two rows share a mode. With L > K every mode is offered
     ⌈L/K⌉ times. Deterministic.
     """
+    from scipy.optimize import linear_sum_assignment
+
     matrix = _checked(cost)
     rows, modes = matrix.shape[-2:]
     offered = np.tile(matrix, max(1, -(-rows // modes)))
@@ -112,6 +112,9 @@ def stable_clusters(distance: FloatArray, clusters: int) -> IntArray:
     of the tree tie and the first three rules tell all parts apart. Two parts that mirror each
     other (two single points, say) have no such order and keep the one they came in.
     """
+    from scipy.cluster.hierarchy import cut_tree, linkage
+    from scipy.spatial.distance import squareform
+
     matrix = np.asarray(distance, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"distance must have shape (N, N), got {matrix.shape}")

@@ -9,7 +9,6 @@ the time that ``numpy.linalg.eigh`` takes. Steps are LAPACK's ``sytrd``, ``ormqr
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
 
 from cslr.arrays import FloatArray
 
@@ -40,6 +39,8 @@ def _in_eigenvectors(matrix: FloatArray, y: FloatArray) -> tuple[FloatArray, Flo
     if d < 3 or not len(y):  # LAPACK's wrappers take no empty reflectors
         values, vectors = np.linalg.eigh(matrix)
         return values, vectors.T @ y.T
+    from scipy.linalg import lapack  # takes a while to load, and most runs need none of it
+
     copy = np.array(matrix.T, order="F", dtype=np.float64)
     reduced, diagonal, beside, factors, info = lapack.dsytrd(
         copy, lower=1, lwork=d * _BLOCK, overwrite_a=1

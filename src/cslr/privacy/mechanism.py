@@ -203,7 +203,7 @@ def recall(vector: FloatArray, label: str, ledger: Ledger) -> Released[FloatArra
 
 
 def _digest(vector: FloatArray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(vector, dtype="<f8").tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(vector, dtype="<f8").ravel()).hexdigest()
 
 
 # -- discrete Gaussian noise and participation coins -----------------------------------------------
@@ -222,6 +222,8 @@ CLOSE: Final = 2.0**-16
 BLOCK: Final = 1 << 15
 """Numbers that are computed at a time."""
 
+_ZEROS: Final = memoryview(bytes(8 * BLOCK))
+
 Words: TypeAlias = NDArray[np.uint64]
 Kind: TypeAlias = type[np.float32] | type[np.float64]
 _Numbers = TypeVar("_Numbers", Words, IntArray)
@@ -237,8 +239,12 @@ class KeyStream:
 
     def words(self, count: int) -> Words:
         """The next ``count`` words."""
-        stream = self._cipher.update(bytes(8 * count))
-        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+        drawn = np.empty(count + 2, dtype="<u8")  # the cipher may ask for room beyond its output
+        room = memoryview(drawn).cast("B")
+        for part in _blocks(count):
+            size = 8 * (min(part.stop, count) - part.start)
+            self._cipher.update_into(_ZEROS[:size], room[8 * part.start :])
+        return drawn[:count].astype(np.uint64, copy=False)
 
 
 def discrete_gaussian(sigma: float, size: int, stream: KeyStream) -> IntArray:

@@ -249,11 +249,11 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
         raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
     # Divide by the largest entry first: squares of values near 1e308 would overflow.
     largest = np.maximum(most, -least)[:, None]
-    scaled = vectors / np.where(largest > 0, largest, 1.0)
+    scaled = np.divide(vectors, np.where(largest > 0, largest, 1.0), out=vectors)  # a copy by now
     norm = np.maximum(np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None], 1.0)
     length = np.minimum(largest, grid.bound / grid.share / norm) * norm  # of the clipped row
     scaled *= length / grid.bound * grid.steps / norm
-    scaled = np.trunc(scaled)
+    np.trunc(scaled, out=scaled)
     # Whole numbers whose squares sum to at most about 2⁴⁸: exact in doubles, in any order.
     squared = np.einsum("ij,ij->i", scaled, scaled)
     rows = scaled.astype(np.int64)

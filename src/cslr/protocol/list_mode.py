@@ -7,6 +7,7 @@ that follows is a second message from raw statistics and is charged separately.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,10 +17,10 @@ from cslr.numerics.assignment import stable_clusters
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.privacy.values import Bounded, Grid, bound
 from cslr.protocol.agreement import Agreement
-from cslr.protocol.literal.device import list_entries
+from cslr.protocol.literal.device import WrittenLists, written_lists
 from cslr.protocol.literal.naming import Named, named
 from cslr.protocol.ports import Ask, Examples, Request
-from cslr.protocol.step1_list import group_lists, group_targets
+from cslr.protocol.step1_list import group_lists
 from cslr.protocol.step2_sign import signatures
 from cslr.protocol.step3_match import match
 from cslr.protocol.step4_aggregate.contribution import Layout, Statistics, entry_statistics, joined
@@ -28,21 +29,24 @@ from cslr.seeding import Seeds
 __all__ = ["list_ask", "list_of", "list_statistics", "with_names"]
 
 
-def list_statistics(examples: Examples, request: Request) -> Statistics:
-    """(b, groups × L, ·) the statistics of a list, per entry, relative to the public centre."""
-    parts = []
-    for x, group in group_lists(examples, request):
-        if request.paper is not None:
-            targets = group_targets(examples, x, group, request)
-            parts.append(list_entries(x, group, targets, request.paper))
-            continue
-        parts.append(entry_statistics(group, request.space.spread))
-    return joined(parts)
+def list_statistics(
+    examples: Examples, request: Request, lists: Sequence[WrittenLists] | None = None
+) -> Statistics:
+    """(b, groups × L, ·) the statistics of a list, per entry, relative to the public centre.
+
+    lists: those of the paper's protocol, where they are known.
+    """
+    if request.paper is not None:
+        return joined([each.entries for each in lists or written_lists(examples, request)])
+    spread = request.space.spread
+    return joined([entry_statistics(group, spread) for _, group in group_lists(examples, request)])
 
 
-def list_of(examples: Examples, ask: Ask[Request]) -> Bounded:
+def list_of(
+    examples: Examples, ask: Ask[Request], lists: Sequence[WrittenLists] | None = None
+) -> Bounded:
     """On the device: the list as one vector, clipped once; noise follows before it is sent."""
-    statistics = list_statistics(examples, ask.request)
+    statistics = list_statistics(examples, ask.request, lists)
     return bound(ask.request.layout.pack(statistics), ask.grid)
 
 

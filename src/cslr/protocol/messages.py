@@ -24,7 +24,7 @@ from cslr.privacy.values import Bounded, joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.evaluation import answers_of
 from cslr.protocol.list_mode import list_of
-from cslr.protocol.literal.device import bounds, list_bound
+from cslr.protocol.literal.device import WrittenLists, bounds, list_bound, written_lists
 from cslr.protocol.ports import Ask, AskKind, Examples, Request
 from cslr.protocol.round import blocks_of, contribute, contribute_block, statistics_of
 from cslr.protocol.step1_list import coordinates_of, group_lists
@@ -214,21 +214,50 @@ class Device:
     """Answers requests for the clients of one round, and caches work between requests.
 
     The four statistics of a task share one request: what clients compute for the first statistic is
-    cached, per client, until another request arrives.
+    cached, per client, until another request arrives. So are the lists of the paper's protocol,
+    which clients send first and sum up afterwards.
     """
 
     _request: Request | None = field(default=None, init=False)
     _blocks: dict[tuple[int, ...], list[FloatArray]] = field(default_factory=dict, init=False)
+    _listed: Request | None = field(default=None, init=False)
+    _lists: dict[tuple[int, ...], list[WrittenLists]] = field(default_factory=dict, init=False)
 
     def answer(self, examples: Examples, ask: Ask[Any]) -> Bounded:
         """As ``answer``; the examples of the same clients must stay the same."""
+        if ask.kind == "list" and ask.request.paper is not None:
+            return list_of(examples, ask, self._kept_lists(examples, ask.request))
         if ask.kind != "block":
             return answer(examples, ask)
         if ask.request is not self._request:
             self._request, self._blocks = ask.request, {}
         if examples.clients not in self._blocks:
-            self._blocks[examples.clients] = blocks_of(examples, ask.request)
+            self._blocks[examples.clients] = self._new_blocks(examples, ask.request)
         return contribute_block(examples, ask, self._blocks[examples.clients])
+
+    def _kept_lists(self, examples: Examples, request: Request) -> list[WrittenLists]:
+        """The lists for a request, kept until they are summed up."""
+        if request is not self._listed:
+            self._listed, self._lists = request, {}
+        self._lists[examples.clients] = written_lists(examples, request)
+        return self._lists[examples.clients]
+
+    def _new_blocks(self, examples: Examples, request: Request) -> list[FloatArray]:
+        """Blocks from the lists that were sent, if these are what the request is about."""
+        lists = self._lists.pop(examples.clients, None)
+        if self._listed is None or not _same_lists(self._listed, request):
+            lists = None
+        return blocks_of(examples, request, lists)
+
+
+def _same_lists(first: Request, second: Request) -> bool:
+    """Whether clients have the same lists for two requests, bit for bit.
+
+    With one candidate the layout decides which rows a group looks at.
+    """
+    public = ("task", "groups", "space", "family", "learner", "seed", "head", "paper")
+    same = all(getattr(first, name) is getattr(second, name) for name in public)
+    return same and first.learner.size > 1
 
 
 # -- the bound they are clipped to -----------------------------------------------------------------

@@ -204,11 +204,13 @@ def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, 
     """Means (t, d) of the neighbourhoods of some sentences, and all deviations from them."""
     size = max(2, min(NEIGHBOURS, len(x) // 20))
     seeds = rng.choice(len(x), size=min(TOPICS, len(x)), replace=False)
-    members = np.argpartition(-(x[seeds] @ x.T), size, axis=1)[:, :size]
+    near = x[seeds] @ x.T
+    members = np.argpartition(np.negative(near, out=near), size, axis=1)[:, :size]
     topics = x[members]  # (t, size, d)
     means = topics.mean(axis=1)
-    residuals = (topics - means[:, None]).reshape(-1, x.shape[1]) * np.sqrt(size / (size - 1))
-    return means - means.mean(axis=0), residuals
+    topics -= means[:, None]
+    topics *= np.sqrt(size / (size - 1))
+    return means - means.mean(axis=0), topics.reshape(-1, x.shape[1])
 
 
 def _signed(basis: FloatArray) -> FloatArray:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
-from scipy.optimize import minimize
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.protocol.head import (
@@ -191,6 +191,8 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> H
         logits = np.exp(found[0]) * scores - threshold(found) + along * found[2:].sum()
         return float((np.logaddexp(0.0, logits) - right * logits).mean())
 
+    from scipy.optimize import minimize  # takes a while to load, and few heads need it
+
     start = [0.0, float(scores.max(axis=1).mean()), *([] if alone else [0.0])]
     found = minimize(loss, start, method="Nelder-Mead").x
     mixed = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
@@ -220,6 +222,31 @@ def _company(replay: Replay) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
+class _Shape:
+    """A covariance, whose square roots are computed when they are first asked for."""
+
+    covariance: FloatArray  # (d, d)
+
+    @cached_property
+    def factor(self) -> FloatArray:
+        """(d, d) white noise -> noise of this covariance, symmetric."""
+        values, vectors = self._eigen
+        return ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32)
+
+    @property
+    def whitening(self) -> FloatArray:
+        """(d, d) the inverse of the factor."""
+        values, vectors = self._eigen
+        whitening: FloatArray = (vectors / np.sqrt(values)) @ vectors.T
+        return whitening
+
+    @cached_property
+    def _eigen(self) -> tuple[FloatArray, FloatArray]:
+        values, vectors = np.linalg.eigh(self.covariance)
+        return values, vectors
+
+
+@dataclass(frozen=True, eq=False)
 class Sampler:
     """Draws (z, y) from Q_{1:t}, lifted back to embeddings.
 
@@ -232,7 +259,7 @@ class Sampler:
 
     replay: Replay
     mean: FloatArray  # (K, d) embeddings
-    factor: FloatArray  # (d, d) white noise -> noise in the public basis
+    shape: _Shape  # in the public basis
     scale: FloatArray  # (K, d) standard deviations relative to the public ones
     own: FloatArray | None  # (K, d, d) white noise -> a mode's own, where covariances are whole
     basis: FloatArray  # (d, d)
@@ -255,31 +282,28 @@ class Sampler:
         shape = space.plain_shape if among_texts else shape
         if replay.tied is not None:
             shape = replay.tied
-        values, vectors = np.linalg.eigh(shape)
-        whitening = (vectors / np.sqrt(values)) @ vectors.T
+        spread = _Shape(shape)
         contrast, centre = np.zeros((2, len(replay.mean), d))
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
-        middles = _middles(contrast @ whitening, replay)
-        distance = _by_task(np.linalg.norm(middles, axis=1), replay.tasks)
-        wanted: FloatArray | float = OVERLAP
-        if of_words:
-            trust = _by_task(replay.trust, replay.tasks)
-            wanted = WORDS_OVERLAP + (TRUSTED - WORDS_OVERLAP) * trust
-        apart = wanted / np.maximum(distance, 1e-12)
-        if among_texts or replay.tied is not None:  # they lie as rows do
-            apart = np.ones_like(distance)
-        coordinates = centre + contrast * apart[:, None]
+        if not among_texts and replay.tied is None:  # else they lie as rows do
+            contrast *= _apart(contrast @ spread.whitening, replay, of_words)[:, None]
+        coordinates = centre + contrast
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
         relative[:, :r] = replay.relative
         return cls(
             replay,
             space.lift(coordinates).astype(np.float32),
-            ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32),
+            spread,
             np.sqrt(relative).astype(np.float32),
             _own_factors(replay, space),
             space.basis.astype(np.float32),
             space.centre,
         )
+
+    @property
+    def factor(self) -> FloatArray:
+        """(d, d) white noise -> noise in the public basis."""
+        return self.shape.factor
 
     @property
     def kinds(self) -> IntArray:
@@ -365,7 +389,8 @@ def _own_factors(replay: Replay, space: PublicSpace) -> FloatArray | None:
     d, r = len(space.centre), replay.mean.shape[1]
     whole = np.zeros((len(replay.mean), d, d))
     whole[:, :r, :r] = replay.covariance
-    whole[:, r:, r:] = space.shape[r:, r:]
+    if r < d:
+        whole[:, r:, r:] = space.shape[r:, r:]
     return (np.swapaxes(np.linalg.cholesky(whole), -1, -2) @ space.basis.T).astype(np.float32)
 
 
@@ -395,6 +420,17 @@ def _shares(replay: Replay, family: Family) -> FloatArray:
         shares[label] = max(1.0 + replay.counted * beyond, 0.05)
     shares *= family.shares * family.labels
     return shares
+
+
+def _apart(whitened: FloatArray, replay: Replay, of_words: bool) -> FloatArray:
+    """(K,) what contrasts, whitened (K, d), are multiplied by to be as far apart as wanted."""
+    distance = _by_task(np.linalg.norm(_middles(whitened, replay), axis=1), replay.tasks)
+    wanted: FloatArray | float = OVERLAP
+    if of_words:
+        trust = _by_task(replay.trust, replay.tasks)
+        wanted = WORDS_OVERLAP + (TRUSTED - WORDS_OVERLAP) * trust
+    apart: FloatArray = wanted / np.maximum(distance, 1e-12)
+    return apart
 
 
 def _middles(contrast: FloatArray, replay: Replay) -> FloatArray:

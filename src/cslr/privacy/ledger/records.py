@@ -397,21 +397,26 @@ class EphemeralKeys:
 
 def key_for_sum(key: bytes, total: IntArray) -> bytes:
     """HMAC(key, sum): the same sum replayed gets the same noise, another sum gets other noise."""
-    return hmac.digest(key, b"noise\0" + _bytes_of(total), sha256)
+    return _hmac_of_sum(key, b"noise\0", total).digest()
 
 
 def tag_for_sum(key: bytes, total: IntArray) -> str:
     """A tag by which the ledger recognises the same sum; without the key it reveals nothing."""
-    return hmac.digest(key, b"tag\0" + _bytes_of(total), sha256).hex()
+    return _hmac_of_sum(key, b"tag\0", total).hexdigest()
 
 
-def _bytes_of(total: IntArray) -> bytes:
-    return len(total).to_bytes(8, "little") + np.ascontiguousarray(total, dtype="<i8").tobytes()
+def _hmac_of_sum(key: bytes, purpose: bytes, total: IntArray) -> hmac.HMAC:
+    """HMAC of a purpose, the length of a sum (D,), and the sum."""
+    code = hmac.new(key, purpose + len(total).to_bytes(8, "little"), sha256)
+    code.update(np.ascontiguousarray(total, dtype="<i8"))  # not copied
+    return code
 
 
 def _seal(key: bytes, kept: bytes) -> bytes:
     """32 bytes by which damage to what is kept shows."""
-    return hmac.digest(key, b"kept\0" + kept, sha256)
+    code = hmac.new(key, b"kept\0", sha256)
+    code.update(kept)  # not copied
+    return code.digest()
 
 
 @contextlib.contextmanager

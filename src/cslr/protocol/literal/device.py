@@ -11,6 +11,7 @@ and its list has norm at most ``list_bound``.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +19,21 @@ import numpy as np
 from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_ball
 from cslr.paper_constants import PaperConstants
-from cslr.protocol.step1_list import GroupLists
+from cslr.protocol.step1_list import GroupLists, group_lists, group_targets
 from cslr.protocol.step4_aggregate.contribution import Statistics, full_second_moments, votes
 
 if TYPE_CHECKING:
-    from cslr.protocol.ports import Request
+    from cslr.protocol.ports import Examples, Request
 
-__all__ = ["bounds", "list_bound", "list_entries", "mode_sums"]
+__all__ = ["WrittenLists", "bounds", "list_bound", "list_entries", "mode_sums", "written_lists"]
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenLists:
+    """PRIVATE. The lists of b clients about one group of labels, and their clipped entries."""
+
+    group: GroupLists
+    entries: Statistics  # (b, L, ·)
 
 
 def bounds(paper: PaperConstants, entries: int, modes: int) -> tuple[float, float, float, float]:
@@ -62,16 +71,26 @@ def list_entries(
     )
 
 
-def mode_sums(
-    x: FloatArray, group: GroupLists, ids: IntArray, targets: FloatArray, request: Request
-) -> Statistics:
+def written_lists(
+    examples: Examples, request: Request, coordinates: FloatArray | None = None
+) -> list[WrittenLists]:
+    """Lines 2 and 3: the lists of b clients, group by group; both messages are made of them."""
+    paper = request.paper
+    assert paper is not None
+    lists = []
+    for x, group in group_lists(examples, request, coordinates):
+        targets = group_targets(examples, x, group, request)
+        lists.append(WrittenLists(group, list_entries(x, group, targets, paper)))
+    return lists
+
+
+def mode_sums(lists: WrittenLists, ids: IntArray, request: Request) -> Statistics:
     """(b, J, ·) what b clients add about each mode; ids: (b, L) the modes of their entries.
 
     An entry below π_min counts half. Where means are selected, ballots stand in their place.
     """
-    paper = request.paper
+    paper, group, entries = request.paper, lists.group, lists.entries
     assert paper is not None
-    entries = list_entries(x, group, targets, paper)
     modes = request.sub_modes
     weight = entries.weight * np.where(entries.weight < paper.pi_min, 0.5, 1.0)
     to_mode = np.swapaxes(weight[..., None] * (ids[..., None] == np.arange(modes)), -1, -2)

@@ -23,7 +23,6 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
-from scipy.optimize import minimize
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.linear_algebra import (
@@ -195,6 +194,8 @@ class _Model:
 
     def likeliest(self) -> FloatArray:
         """Log scales of highest posterior density."""
+        from scipy.optimize import minimize  # takes a while to load
+
         bounds = [(value - np.log(100), value + np.log(100)) for value in self.usual]
         found = minimize(self._loss, self.usual, jac=True, method="L-BFGS-B", bounds=bounds)
         scales: FloatArray = found.x
