@@ -78,15 +78,24 @@ def drawn(
 ) -> str:
     """The SVG of what ``draw`` does to a figure; ``name`` is one of its own in the page."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     buffer = io.StringIO()
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font does not have
         figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
         draw(figure)
+        _laid_out(figure)
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue(), description, name)
+
+
+def _laid_out(figure: Any) -> None:
+    """Lay a figure out now, and not twice while it is saved."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
 
 
 def _inline(text: str, description: str, name: str) -> str:
@@ -326,9 +335,11 @@ _STYLES = {
 
 def plot_accuracy(result: Result, path: Path) -> None:
     """Write the curve of mean score on the tasks seen so far, the method beside its yardsticks."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 4.2), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     tasks = [task.name for task in result.stream.tasks]
     for name, figures in result.figures.items():
@@ -351,7 +362,8 @@ def plot_accuracy(result: Result, path: Path) -> None:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font does not have
-        figure.savefig(buffer, format="png", dpi=130)
+        _laid_out(figure)
+        figure.savefig(buffer, format="png")
     write_atomic(path, buffer.getvalue())
 
 
