@@ -348,8 +348,21 @@ def pictures():
 
 
 def _blank(self: object, file: IO[Any], format: str, **_: object) -> None:
-    """In place of ``Figure.savefig``, which takes longer than a small run."""
+    """In place of ``Figure.savefig``."""
     file.write("<svg></svg>" if format == "svg" else b"\x89PNG")
+
+
+def _leave_pictures_blank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laying out and drawing take longer than a small run."""
+    backends = "matplotlib.backends.backend_"
+    blank: dict[str, Any] = {
+        "matplotlib.figure.Figure.savefig": _blank,
+        f"{backends}svg.FigureCanvasSVG.print_svg": lambda _, file, **__: file.write("<svg></svg>"),
+        f"{backends}agg.FigureCanvasAgg.print_png": lambda _, file, **__: file.write(b"\x89PNG"),
+        "cslr.report.charts.lay_out": lambda _: None,
+    }
+    for name, function in blank.items():
+        monkeypatch.setattr(name, function)
 
 
 @pytest.fixture
@@ -358,7 +371,7 @@ def cslr(request, cache, tmp_path, monkeypatch, capsys):
     from cslr.cli.main import main
 
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("matplotlib.figure.Figure.savefig", _blank)
+        _leave_pictures_blank(monkeypatch)
     monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
     monkeypatch.chdir(tmp_path)
 

@@ -40,7 +40,10 @@ def test_a_matrix_above_the_floor_is_inverted():
 
 def test_forms_of_a_large_negative_direction_are_accurate():
     far = np.random.default_rng(4).normal(size=60)
-    matrix, y = symmetric(60) - 1e4 * np.outer(far, far), np.random.default_rng(5).normal(size=(9, 60))
+    matrix, y = (
+        symmetric(60) - 1e4 * np.outer(far, far),
+        np.random.default_rng(5).normal(size=(9, 60)),
+    )
     forms, log_determinant = floored_forms(matrix, 1e-4, y)
     known, known_determinant = by_eigenvectors(matrix, 1e-4, y)
     np.testing.assert_allclose(forms, known, rtol=1e-9)

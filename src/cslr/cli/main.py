@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -41,6 +42,10 @@ _COMMANDS: Final = {
     "tables": "experiments:tables_command",
 }
 """Where each command is, in ``cslr.cli``: a function, or an app with commands of its own."""
+
+
+_OBJECTS: Final = 100_000
+"""New objects between two searches for garbage: imports make many objects, and all of them stay."""
 
 
 class _Commands(dict[str, click.Command]):
@@ -116,6 +121,7 @@ def _top(
 
 def main() -> None:
     """The entry point: a user error is a message and exit code 2, without a traceback."""
+    gc.set_threshold(_OBJECTS)
     try:
         code = app(standalone_mode=False)
     except CslrError as error:

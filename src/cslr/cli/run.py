@@ -262,11 +262,13 @@ def _run(
     compare: bool = False,
 ) -> None:
     """compare: also show the result for a whole client as the unit, in a simulation."""
+    from cslr.cli.memory import keep_freed_memory
     from cslr.cli.show.run import steps
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
     from cslr.runs.learn import learn, run
 
+    keep_freed_memory()
     config = settled.given
     path = path or _new_run_dir(config)
     directory = RunDirectory(path, config)

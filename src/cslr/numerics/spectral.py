@@ -18,9 +18,7 @@ _BLOCK = 64
 """Columns that LAPACK may work on at a time."""
 
 
-def floored_forms(
-    matrix: FloatArray, floor: float, y: FloatArray
-) -> tuple[FloatArray, float]:
+def floored_forms(matrix: FloatArray, floor: float, y: FloatArray) -> tuple[FloatArray, float]:
     """yᵢᵀ A⁻¹ yᵢ (n,) and log|A| of A, the matrix (d, d) with eigenvalues raised to ``floor`` > 0.
 
     matrix: symmetric; its lower triangle is read. y: (n, d).

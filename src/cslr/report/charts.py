@@ -32,6 +32,7 @@ __all__ = [
     "budget_chart",
     "curve",
     "drawn",
+    "lay_out",
     "map_chart",
     "plot_accuracy",
     "task_panels",
@@ -85,15 +86,15 @@ def drawn(
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font does not have
         figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasSVG(figure)
+        canvas = FigureCanvasSVG(figure)
         draw(figure)
-        _laid_out(figure)
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        lay_out(figure)
+        canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue(), description, name)
 
 
-def _laid_out(figure: Any) -> None:
-    """Lay a figure out now, and not twice while it is saved."""
+def lay_out(figure: Any) -> None:
+    """Lay a figure out now. ``savefig`` would do it twice, and draw everything twice."""
     figure.get_layout_engine().execute(figure)
     figure.set_layout_engine("none")
 
@@ -339,7 +340,7 @@ def plot_accuracy(result: Result, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    canvas = FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     tasks = [task.name for task in result.stream.tasks]
     for name, figures in result.figures.items():
@@ -362,8 +363,8 @@ def plot_accuracy(result: Result, path: Path) -> None:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font does not have
-        _laid_out(figure)
-        figure.savefig(buffer, format="png")
+        lay_out(figure)
+        canvas.print_png(buffer)
     write_atomic(path, buffer.getvalue())
 
 

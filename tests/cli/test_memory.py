@@ -1,0 +1,35 @@
+"""Memory that a command keeps, where the C library lets it."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from cslr.cli import memory
+
+
+class _Library:
+    """A C library that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: dict[int, int] = {}
+
+    def mallopt(self, name: int, value: int) -> int:
+        self.asked[name] = value
+        return 1
+
+
+def test_freed_memory_is_kept_for_the_next_array(monkeypatch):
+    library = _Library()
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    memory.keep_freed_memory()
+    assert library.asked == {-1: 1 << 30, -3: 1 << 30}  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_a_library_without_this_setting_is_left_as_it_is(monkeypatch, platform):
+    monkeypatch.setattr(memory.sys, "platform", platform)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    memory.keep_freed_memory()
