@@ -82,7 +82,8 @@ def paper_run(times: int) -> Rows:
     """A whole run of the paper's protocol, against the same protocol on peers.
 
     Peers do it on the same rows, with the same clients in each round (``peer_protocol.py``); whole
-    processes from their start. Repetitions of all sides in turn.
+    processes from their start. Repetitions of all sides in turn. Peers write no report and draw no
+    pictures, so there are rows with this part of ours and rows without it.
     """
     own, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +94,10 @@ def paper_run(times: int) -> Rows:
             found = {peer: peers_paper_run(peer, world) for peer in PAPER_PEERS}
             theirs.append({peer: _of(figures, "whole") for peer, figures in found.items()})
     write_block(PARTS_BEGIN, _parts_table(own, _phases(first)), PARTS_END)
-    yield from _against_peers("whole run, paper's protocol", [run["whole"] for run in own], theirs)
+    whole = [run["whole"] for run in own]
+    yield from _against_peers("whole run, paper's protocol", whole, theirs)
+    alike = [run["whole"] - run["report"] for run in own]
+    yield from _against_peers("the same, without report and pictures", alike, theirs)
 
 
 def _against_peers(

@@ -190,7 +190,7 @@ def _of_arrays(arrays: Mapping[str, FloatArray]) -> str:
     for name in sorted(arrays):
         value = arrays[name]
         sha.update(f"{name}\0{value.dtype.str}\0{value.shape}\0".encode())
-        sha.update(value.ravel())
+        sha.update(value.ravel().data)
     return sha.hexdigest()
 
 

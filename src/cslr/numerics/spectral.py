@@ -2,8 +2,8 @@
 
     A = Q T Qᵀ, T = U diag(λ) Uᵀ tridiagonal:   yᵀ V f(λ) Vᵀ y = Σ_j f(λ_j) (Uᵀ Qᵀ y)_j²
 
-V = Q U is never formed: the reflectors of Q are applied to the few vectors y, which is a third of
-the time that ``numpy.linalg.eigh`` takes. Steps are LAPACK's ``sytrd``, ``ormqr`` and ``stevd``.
+V = Q U is never formed: the reflectors of Q are applied to the few vectors y, which takes two
+thirds of the time of ``numpy.linalg.eigh``. Steps are LAPACK's ``sytrd``, ``ormqr`` and ``stevd``.
 """
 
 from __future__ import annotations

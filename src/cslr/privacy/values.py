@@ -253,7 +253,7 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     norm = np.maximum(np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None], 1.0)
     length = np.minimum(largest, grid.bound / grid.share / norm) * norm  # of the clipped row
     scaled *= length / grid.bound * grid.steps / norm
-    np.trunc(scaled, out=scaled)
+    scaled = np.trunc(scaled)
     # Whole numbers whose squares sum to at most about 2⁴⁸: exact in doubles, in any order.
     squared = np.einsum("ij,ij->i", scaled, scaled)
     rows = scaled.astype(np.int64)

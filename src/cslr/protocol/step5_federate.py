@@ -95,7 +95,7 @@ def local_updates(examples: Examples, training: LocalTraining) -> FloatArray:
         y = y.reshape(*examples.labels.shape, -1)
     replay = _Replay.of(training)
     size = sum(vars(training.head)[name].size for name in training.parts)
-    updates: FloatArray = np.empty((len(examples.clients), size))
+    updates: FloatArray = np.empty((len(examples.clients), size), dtype=np.float32)
     together = max(1, min(NUMBERS // size, len(updates)))
     heads = _Heads.of(training, together)
     for begin in range(0, len(updates), together):
@@ -208,7 +208,8 @@ class _Heads:
         end = 0
         for reached, first in zip(self.adam.parameters, self.start, strict=True):
             begin, end = end, end + first[0].size
-            updates[:, begin:end] = (reached - first).reshape(len(updates), -1)
+            many, one = reached.reshape(len(updates), -1), first[0].ravel()
+            np.subtract(many, one, out=updates[:, begin:end])
 
     @property
     def _arrays(self) -> list[FloatArray]:
