@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import math
 from functools import partial
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -131,6 +133,26 @@ def test_the_noise_of_a_key_never_changes():
     """A release that a crash interrupted gets its noise again even from a later version."""
     drawn = discrete_gaussian(1000.0, 6, KeyStream(KEY))
     assert drawn.tolist() == [1268, 189, 345, -313, -261, -374]
+
+
+@pytest.mark.parametrize("counts", [(0, 1), (3, 5), (mechanism.BLOCK + 7, 2 * mechanism.BLOCK, 1)])
+def test_words_are_those_of_the_cipher_however_they_are_asked_for(counts):
+    key = bytes(range(32))
+    cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    stream = KeyStream(key)
+    drawn = np.concatenate([stream.words(count) for count in counts])
+    assert drawn.astype("<u8").tobytes() == cipher.update(bytes(8 * sum(counts)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_keys_and_tags_are_codes_of_the_purpose_the_length_and_the_sum(size):
+    key, total = bytes(range(32)), np.arange(size, dtype=np.int64) - 3
+    for purpose, found in (
+        (b"noise\0", key_for_sum(key, total).hex()),
+        (b"tag\0", tag_for_sum(key, total)),
+    ):
+        content = purpose + size.to_bytes(8, "little") + total.astype("<i8").tobytes()
+        assert found == hmac.new(key, content, hashlib.sha256).hexdigest()
 
 
 @pytest.mark.parametrize(

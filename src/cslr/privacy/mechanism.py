@@ -203,7 +203,7 @@ def recall(vector: FloatArray, label: str, ledger: Ledger) -> Released[FloatArra
 
 
 def _digest(vector: FloatArray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(vector, dtype="<f8").ravel()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(vector, dtype="<f8").ravel().data).hexdigest()
 
 
 # -- discrete Gaussian noise and participation coins -----------------------------------------------
@@ -240,7 +240,7 @@ class KeyStream:
     def words(self, count: int) -> Words:
         """The next ``count`` words."""
         drawn = np.empty(count + 2, dtype="<u8")  # the cipher may ask for room beyond its output
-        room = memoryview(drawn).cast("B")
+        room = drawn.data.cast("B")
         for part in _blocks(count):
             size = 8 * (min(part.stop, count) - part.start)
             self._cipher.update_into(_ZEROS[:size], room[8 * part.start :])

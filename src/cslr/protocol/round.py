@@ -59,8 +59,9 @@ def statistics_of(
     """
     if request.paper is not None:
         lists = lists or written_lists(examples, request, coordinates)
-        ids = [_ids_of(examples, each.group, request) for each in lists]
-        return joined([mode_sums(*each, request) for each in zip(lists, ids, strict=True)])
+        return joined(
+            [mode_sums(each, _ids_of(examples, each.group, request), request) for each in lists]
+        )
     if coordinates is not None and request.by_row(examples):
         return row_statistics(coordinates, examples, request)  # the same, all labels at once
     parts: list[Statistics] = []

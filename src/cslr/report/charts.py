@@ -86,7 +86,7 @@ def drawn(
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font does not have
         figure = Figure(figsize=size, layout="constrained")
-        canvas = FigureCanvasSVG(figure)
+        canvas: Any = FigureCanvasSVG(figure)
         draw(figure)
         lay_out(figure)
         canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})
@@ -340,7 +340,7 @@ def plot_accuracy(result: Result, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), dpi=130, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     tasks = [task.name for task in result.stream.tasks]
     for name, figures in result.figures.items():

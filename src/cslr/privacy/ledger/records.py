@@ -408,7 +408,7 @@ def tag_for_sum(key: bytes, total: IntArray) -> str:
 def _hmac_of_sum(key: bytes, purpose: bytes, total: IntArray) -> hmac.HMAC:
     """HMAC of a purpose, the length of a sum (D,), and the sum."""
     code = hmac.new(key, purpose + len(total).to_bytes(8, "little"), sha256)
-    code.update(np.ascontiguousarray(total, dtype="<i8"))  # not copied
+    code.update(np.ascontiguousarray(total, dtype="<i8").data)  # not copied
     return code
 
 
