@@ -24,7 +24,13 @@ from cslr.privacy.values import Bounded, joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.evaluation import answers_of
 from cslr.protocol.list_mode import list_of
-from cslr.protocol.literal.device import WrittenLists, bounds, list_bound, written_lists
+from cslr.protocol.literal.device import (
+    WrittenLists,
+    bounds,
+    list_bound,
+    written_lists,
+    written_sums,
+)
 from cslr.protocol.ports import Ask, AskKind, Examples, Request
 from cslr.protocol.round import blocks_of, contribute, contribute_block, statistics_of
 from cslr.protocol.step1_list import coordinates_of, group_lists
@@ -245,9 +251,9 @@ class Device:
     def _new_blocks(self, examples: Examples, request: Request) -> list[FloatArray]:
         """Blocks from the lists that were sent, if these are what the request is about."""
         lists = self._lists.pop(examples.clients, None)
-        if self._listed is None or not _same_lists(self._listed, request):
-            lists = None
-        return blocks_of(examples, request, lists)
+        if lists is None or self._listed is None or not _same_lists(self._listed, request):
+            return blocks_of(examples, request)
+        return request.layout.blocks(written_sums(examples, request, lists))
 
 
 def _same_lists(first: Request, second: Request) -> bool:

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cslr.arrays import FloatArray, IntArray
+from cslr.arrays import FloatArray
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.plan import Plan
 from cslr.privacy.values import Bounded, Released, bound, bound_with_matrix, gather
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.head import Head
 from cslr.protocol.list_mode import list_ask, with_names
-from cslr.protocol.literal.device import WrittenLists, mode_sums, written_lists
+from cslr.protocol.literal.device import written_lists, written_sums
 from cslr.protocol.literal.replay import written_replay
 from cslr.protocol.ports import Ask, Cohort, Examples, Keep, Request, release_lists, release_sum
-from cslr.protocol.step1_list import GroupLists, coordinates_of, group_lists, group_targets
+from cslr.protocol.step1_list import coordinates_of, group_lists, group_targets
 from cslr.protocol.step3_match import canonical_ids
 from cslr.protocol.step4_aggregate.contribution import (
     BLOCKS,
@@ -47,21 +47,14 @@ __all__ = [
 
 
 def statistics_of(
-    examples: Examples,
-    request: Request,
-    coordinates: FloatArray | None = None,
-    lists: Sequence[WrittenLists] | None = None,
+    examples: Examples, request: Request, coordinates: FloatArray | None = None
 ) -> Statistics:
     """Lines 1 to 7, on the device: the raw statistics of b clients about each mode.
 
-    coordinates: ``coordinates_of`` the examples, where they are known. lists: those of the paper's
-    protocol, where the device has sent them before.
+    coordinates: ``coordinates_of`` the examples, where they are known.
     """
     if request.paper is not None:
-        lists = lists or written_lists(examples, request, coordinates)
-        return joined(
-            [mode_sums(each, _ids_of(examples, each.group, request), request) for each in lists]
-        )
+        return written_sums(examples, request, written_lists(examples, request, coordinates))
     if coordinates is not None and request.by_row(examples):
         return row_statistics(coordinates, examples, request)  # the same, all labels at once
     parts: list[Statistics] = []
@@ -70,15 +63,10 @@ def statistics_of(
         # Line 3: each candidate's target, as far as its label does not settle it.
         targets = group_targets(examples, x, group, request)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
-        ids = _ids_of(examples, group, request)
+        ids = group.first_ids if request.one_mode else canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
         parts.append(group_statistics(x, group, ids, targets, request))
     return joined(parts)
-
-
-def _ids_of(examples: Examples, group: GroupLists, request: Request) -> IntArray:
-    """(b, L) the canonical id of each candidate."""
-    return group.first_ids if request.one_mode else canonical_ids(examples, group, request)
 
 
 def sum_ask(request: Request) -> Ask[Request]:
@@ -94,8 +82,7 @@ def block_ask(request: Request, block: int) -> Ask[Request]:
 
 def contribute(examples: Examples, ask: Ask[Request]) -> Bounded:
     """Line 8, on the device: all modes and blocks as one vector, clipped once."""
-    request = ask.request
-    x = coordinates_of(examples, request)
+    request, x = ask.request, coordinates_of(examples, ask.request)
     vectors = request.layout.pack(statistics_of(examples, request, x))
     if not request.layout.tied:
         return bound(vectors, ask.grid)
@@ -112,11 +99,9 @@ def contribute_block(
     return bound((blocks or blocks_of(examples, ask.request))[ask.block], ask.grid)
 
 
-def blocks_of(
-    examples: Examples, request: Request, lists: Sequence[WrittenLists] | None = None
-) -> list[FloatArray]:
+def blocks_of(examples: Examples, request: Request) -> list[FloatArray]:
     """(b, ·) each of the four statistics, still raw."""
-    return request.layout.blocks(statistics_of(examples, request, lists=lists))
+    return request.layout.blocks(statistics_of(examples, request))
 
 
 @dataclass

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
+from cslr.numerics.spectral import SquareRoots
 from cslr.protocol.head import (
     Batch,
     Family,
@@ -222,31 +222,6 @@ def _company(replay: Replay) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Shape:
-    """A covariance, whose square roots are computed when they are first asked for."""
-
-    covariance: FloatArray  # (d, d)
-
-    @cached_property
-    def factor(self) -> FloatArray:
-        """(d, d) white noise -> noise of this covariance, symmetric."""
-        values, vectors = self._eigen
-        return ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32)
-
-    @property
-    def whitening(self) -> FloatArray:
-        """(d, d) the inverse of the factor."""
-        values, vectors = self._eigen
-        whitening: FloatArray = (vectors / np.sqrt(values)) @ vectors.T
-        return whitening
-
-    @cached_property
-    def _eigen(self) -> tuple[FloatArray, FloatArray]:
-        values, vectors = np.linalg.eigh(self.covariance)
-        return values, vectors
-
-
-@dataclass(frozen=True, eq=False)
 class Sampler:
     """Draws (z, y) from Q_{1:t}, lifted back to embeddings.
 
@@ -259,7 +234,7 @@ class Sampler:
 
     replay: Replay
     mean: FloatArray  # (K, d) embeddings
-    shape: _Shape  # in the public basis
+    shape: SquareRoots  # in the public basis
     scale: FloatArray  # (K, d) standard deviations relative to the public ones
     own: FloatArray | None  # (K, d, d) white noise -> a mode's own, where covariances are whole
     basis: FloatArray  # (d, d)
@@ -282,7 +257,7 @@ class Sampler:
         shape = space.plain_shape if among_texts else shape
         if replay.tied is not None:
             shape = replay.tied
-        spread = _Shape(shape)
+        spread = SquareRoots(shape)
         contrast, centre = np.zeros((2, len(replay.mean), d))
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
         if not among_texts and replay.tied is None:  # else they lie as rows do

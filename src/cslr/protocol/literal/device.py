@@ -11,6 +11,7 @@ and its list has norm at most ``list_bound``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,26 @@ from cslr.arrays import FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_ball
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.step1_list import GroupLists, group_lists, group_targets
-from cslr.protocol.step4_aggregate.contribution import Statistics, full_second_moments, votes
+from cslr.protocol.step3_match import canonical_ids
+from cslr.protocol.step4_aggregate.contribution import (
+    Statistics,
+    full_second_moments,
+    joined,
+    votes,
+)
 
 if TYPE_CHECKING:
     from cslr.protocol.ports import Examples, Request
 
-__all__ = ["WrittenLists", "bounds", "list_bound", "list_entries", "mode_sums", "written_lists"]
+__all__ = [
+    "WrittenLists",
+    "bounds",
+    "list_bound",
+    "list_entries",
+    "mode_sums",
+    "written_lists",
+    "written_sums",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +97,16 @@ def written_lists(
         targets = group_targets(examples, x, group, request)
         lists.append(WrittenLists(group, list_entries(x, group, targets, paper)))
     return lists
+
+
+def written_sums(examples: Examples, request: Request, lists: Sequence[WrittenLists]) -> Statistics:
+    """Lines 4 to 8: what b clients with these lists add about each mode, group by group."""
+    parts = []
+    for each in lists:
+        known = request.one_mode
+        ids = each.group.first_ids if known else canonical_ids(examples, each.group, request)
+        parts.append(mode_sums(each, ids, request))
+    return joined(parts)
 
 
 def mode_sums(lists: WrittenLists, ids: IntArray, request: Request) -> Statistics:
