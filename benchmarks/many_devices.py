@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 
 from neighbour_sums import CORRUPT, DROPPED, SIGMA, STORED, Cost, bytes_of, power, write
+from neighbours import least_neighbourhood, risks_of
 
-from cslr.privacy.secure_sum.neighbours import least_neighbourhood, risks_of
 from cslr.privacy.secure_sum.terms import MOST_MEMBERS
 
 

@@ -31,6 +31,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from neighbours import (
+    Neighbourhood,
+    least_neighbourhood,
+    neighbour_graph,
+    risks_of,
+)
 
 from cslr.privacy.noise_shares import draw_share, share_scale
 from cslr.privacy.secure_sum.masks import (
@@ -44,12 +50,6 @@ from cslr.privacy.secure_sum.masks import (
     sign,
     unseal,
     verifies,
-)
-from cslr.privacy.secure_sum.neighbours import (
-    Neighbourhood,
-    least_neighbourhood,
-    neighbour_graph,
-    risks_of,
 )
 from cslr.privacy.secure_sum.shamir import SHARE_BYTES, combine, split
 from cslr.privacy.secure_sum.terms import Release

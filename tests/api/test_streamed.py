@@ -69,5 +69,5 @@ def test_public_sentences_that_stand_in_rows_are_warned_of(given, cache, monkeyp
     sentences = [f"This is sentence number {number} of all." for number in range(100)]
     texts = {"ant": "About ants.", "bee": "About bees."}
     change = {"X": sentences[:2], "y": ["ant", "bee"], "clients": ["a", "b"], "tasks": None}
-    with pytest.warns(UserWarning, match="some sentences also stand in X"):
+    with pytest.warns(UserWarning, match="some sentences also occur in X"):
         streamed(given(public=sentences, label_texts=texts, task_labels=None, **change), "minilm")

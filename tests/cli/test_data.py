@@ -255,7 +255,22 @@ def test_a_second_run_is_refused_and_writes_nothing(cslr, shops):
     assert code == 2
     assert "2 releases would bring 'shops' to ε = 12" in err
     assert "beyond its budget of 8 (spent: 8). Nothing was released" in err
+    assert "a finished one answers with `cslr predict`" in " ".join(err.split())
     assert files_of(shops) == before
+
+
+def test_a_directory_is_no_file_to_draft_for(cslr, shops):
+    code, _, err = cslr("data", "init", ".")
+    assert code == 2
+    assert ". is a directory; give a file of rows" in err
+
+
+def test_the_refusal_of_a_draft_names_its_file(cslr, shops):
+    path = shops / "shops.cslr.toml"
+    path.write_text(path.read_text().replace("confirmed = true", "confirmed = false"))
+    code, _, err = cslr("run", "small.toml", "--data", "shops.csv")
+    assert code == 2
+    assert "shops.cslr.toml is a draft: check it and set confirmed = true" in err
 
 
 def test_runs_that_spend_less_add_up_until_the_budget_is_reached(cslr, shops):
@@ -651,4 +666,4 @@ def test_a_binary_file_is_called_one(cslr, tmp_path):
     (tmp_path / "bin.csv").write_bytes(b"\x7fELF\x02\x01\0\0\0\r\n\0\r\x01" * 40)
     code, _, err = cslr("data", "init", "bin.csv")
     assert code == 2
-    assert "damaged or not" in err
+    assert "damaged or not UTF-8 text" in err

@@ -115,8 +115,8 @@ def _stream(
     sentences = public if isinstance(public, tuple) else ()
     if isinstance(rows, tuple) and overlapping(sentences, rows):
         warnings.warn(
-            "public: some sentences also stand in X. What is public costs no ε only if it is "
-            "nobody's: remove them",
+            "public: some sentences also occur in X. Public sentences are used without noise: "
+            "remove those that are a client's",
             stacklevel=4,
         )
     stream = Stream(
@@ -157,8 +157,8 @@ def _public(public: tuple[str, ...] | FloatArray) -> tuple[str, ...] | FloatArra
     distinct = tuple(dict.fromkeys(public)) if isinstance(public, tuple) else public
     if len(distinct) < FEWEST:
         raise DataError(
-            f"public holds {len(distinct)} distinct texts or embeddings; give {FEWEST} at least, "
-            f"better thousands, that are not rows of any client"
+            f"public holds {len(distinct)} distinct texts or embeddings; give at least {FEWEST} "
+            f"and preferably thousands that are not rows of any client"
         )
     return distinct
 

@@ -72,11 +72,11 @@ def init_command(
     ] = "person",
     threshold: Annotated[int | None, typer.Option(help="t: fewest survivors.")] = None,
     colluders: Annotated[int | None, typer.Option(help="c: nodes that may collude.")] = None,
-    spare: Annotated[int, typer.Option(help="Sessions that may be repeated.")] = 1,
+    spare: Annotated[int, typer.Option(help="Sums that may be repeated after a failure.")] = 1,
     head: _Head = "released",
     evaluate: _Evaluate = "shown",
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
-    seed: Annotated[int, typer.Option(help="Of anchors and heads; protects nothing.")] = 13,
+    seed: Annotated[int, typer.Option(help="Seed of anchors and heads; it protects nothing.")] = 13,
 ) -> None:
     """Found a federation: certificates, plan, agreement, and the offer that nodes are given.
 
@@ -137,7 +137,7 @@ def join_command(
     data: Annotated[Path | None, typer.Option(help="The node's own rows.")] = None,
     part: Annotated[int | None, typer.Option(help="Part of an embedded stream, from 0.")] = None,
     sessions: Annotated[
-        int | None, typer.Option(help="Masked vectors that may ever leave this node.")
+        int | None, typer.Option(help="Most masked vectors that may ever leave this node.")
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Build the agreement anew, and compare.")

@@ -88,7 +88,10 @@ def plan_command(
     if family not in FAMILIES:
         raise ConfigError(f"--family is {', '.join(FAMILIES)}, not {family!r}")
     if (unit == "person") != (people is not None):
-        raise ConfigError("--unit person and --people N, all registered people, go together")
+        raise ConfigError(
+            "--unit person requires --people N, the number of registered people, and --people "
+            "requires --unit person; give both or neither"
+        )
     count = clients if people is None else people
     federation = Federated(
         Budget(epsilon, delta, adversary, unit=unit),  # type: ignore[arg-type]

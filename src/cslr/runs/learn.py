@@ -175,7 +175,8 @@ def check_affordable(
         raise BudgetExceeded(
             f"this run's {len(due)} releases would bring {name!r} to ε = {after:.3g} against "
             f"{budget.adversary}, beyond its budget of {budget.epsilon:g} (spent: {spent:.3g}). "
-            f"Nothing was released"
+            f"Nothing was released. An interrupted run continues with its --run-dir; a finished "
+            f"one answers with `cslr predict`"
         )
 
 

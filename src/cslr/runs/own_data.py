@@ -53,7 +53,7 @@ def complete(config: Config, declaration: Declaration) -> Config:
     Contradicting settings are refused; a complete configuration is returned unchanged.
     """
     data, path = _files(config.stream)
-    declaration.require_confirmed()
+    declaration.require_confirmed(path)
     _refuse_contradictions(config, declaration, path)
     own_epsilon = "epsilon" in config.privacy.model_fields_set
     settled: dict[str, Any] = {

@@ -104,7 +104,8 @@ def test_what_keeps_a_run_from_starting_is_found(write, rows, declare):
 def test_what_should_be_meant_is_remarked(write, rows, declare):
     remarks = check(write("csv", rows[:1]), declare()).remarks
     assert remarks == (
-        "no test rows: a run can train and predict, but has no scores",
+        "no test rows: a run can train and predict, but has no scores; declare "
+        "test_share = 0.2 to hold rows back for them",
         "task 'spring' has no train rows of blame",
         "task 'autumn' has no train rows: its release will be noise only",
     )

@@ -162,6 +162,20 @@ def test_at_least_seventeen_of_twenty_files_are_guessed_right(tmp_path):
     assert len(wrong) <= 3, wrong
 
 
+def test_a_topic_is_a_label_where_no_other_column_is(tmp_path):
+    path = tmp_path / "complaints.csv"
+    lines = [
+        f"The parcel {n} came late,{('bill', 'van')[n % 2]},s{n % 3},q{n % 4}" for n in range(40)
+    ]
+    path.write_text("\n".join(["message,topic,store,quarter", *lines]))
+    assert look(path, None).roles == {
+        "text": "message",
+        "label": "topic",
+        "client": "store",
+        "task": "quarter",
+    }
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_wrong_guess_is_corrected_by_flags_in_one_try(tmp_path, name):
     wanted = {role: col for role, col in zip(ROLES, FILES[name][1], strict=True) if col}

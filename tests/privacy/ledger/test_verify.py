@@ -259,3 +259,14 @@ def test_the_plain_report_still_tells_what_was_spent(spent, cslr, path):
 
 def test_the_shared_orders_are_among_ours():
     assert set(opinions_module._SHARED_ORDERS) <= set(opinions_module.RDP_ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("unit", "cap", "said"), [("person", 1, "1 task"), ("client", 2, "2 tasks")]
+)
+def test_the_cap_of_the_plan_is_said_of_the_unit_that_is_hidden(path, unit, cap, said):
+    federation = Federation("clinics", Budget(8.0, unit=unit), "enforced")
+    with Ledger.at(path, federation, EphemeralKeys(path.parent / "keys")) as ledger:
+        ledger.fix_plan(calibrate(Budget(8.0, unit=unit), 4, cap=cap), {})
+    plan = next(check for check in verify(path).checks if check.name == "plan")
+    assert plan.finding.endswith(f"a {unit} contributes to at most {said}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -180,12 +180,16 @@ def _headline(result: Result) -> RenderableType:
             f"{len(result.stream.tasks)} tasks, {result.clients} clients",
         ),
         Text(_unit(result)),
-        Text.assemble(_average(result), f"   seeds {', '.join(map(str, config.seeds))}"),
+        Text.assemble(_average(result), f"   {_seeds(config.seeds)}"),
     ]
     closed = result.closed()
     if math.isfinite(closed):
         lines.append(Text(_closed(closed)))
     return Group(*lines)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s'[: len(seeds) - 1]} {', '.join(map(str, seeds))}"
 
 
 def _unit(result: Result) -> str:

@@ -195,7 +195,10 @@ def _findings(
 def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
     remarks = []
     if not any(task.test for task in tasks):
-        remarks.append("no test rows: a run can train and predict, but has no scores")
+        remarks.append(
+            "no test rows: a run can train and predict, but has no scores; declare "
+            "test_share = 0.2 to hold rows back for them"
+        )
     for task in tasks:
         if not task.train:
             remarks.append(f"task {task.name!r} has no train rows: its release will be noise only")

@@ -254,14 +254,17 @@ class Declaration(_Section):
         ]
         return wanting if wanting or "O" in marked else ["add examples with words outside brackets"]
 
-    def require_confirmed(self) -> None:
+    def require_confirmed(self, path: Path | None = None) -> None:
         """Raise an error for a draft: the holder must confirm a declaration before it is used."""
         if missing := self.missing():
-            raise ConfigError(f"the declaration of {self.name!r} is a draft: {'; '.join(missing)}")
+            where = path or f"the declaration of {self.name!r}"
+            raise ConfigError(f"{where} is a draft: {'; '.join(missing)}")
 
 
 def declaration_path(data: Path, explicit: Path | None = None) -> Path:
     """``explicit``, or the TOML beside the data: reviews.csv.gz -> reviews.cslr.toml."""
+    if explicit is None and not data.name:
+        raise ConfigError(f"{data} is a directory; give a file of rows")
     return explicit or data.with_name(f"{stem_of(data)}.cslr.toml")
 
 

@@ -25,7 +25,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "label": (
         *("label", "labels", "intent", "intents", "class", "sentiment", "target", "category"),
         *("tags", "tag", "answer", "klasse", "kategorie", "categorie", "etiqueta", "gold", "type"),
-        *("diagnosis", "emotion", "outcome"),
+        *("diagnosis", "emotion", "outcome", "topic"),
     ),
     "client": (
         *("client", "hospital", "clinic", "site", "bank", "shop", "branch", "owner", "device"),

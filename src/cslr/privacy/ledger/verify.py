@@ -100,7 +100,10 @@ def _head(ledger: Ledger) -> Check:
 
 def _plan(ledger: Ledger) -> Check:
     if ledger.cap is not None:
-        text = f"fixed before the first release; a client contributes to at most {ledger.cap} tasks"
+        unit, tasks = ledger.federation.budget.unit, "task" if ledger.cap == 1 else "tasks"
+        text = (
+            f"fixed before the first release; a {unit} contributes to at most {ledger.cap} {tasks}"
+        )
         return Check("plan", text, True)
     late = any(record["kind"] == "plan" for record in ledger.records)
     return Check("plan", "fixed after a release: its cap is not applied" if late else "none", True)

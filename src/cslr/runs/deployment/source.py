@@ -158,7 +158,7 @@ def source_of_stream(name: str, tasks: int | None, encoder: str, seed: int) -> S
 def source_of_declaration(path: Path, encoder: str, seed: int) -> Source:
     """Of rows that nodes hold, as declared in a file."""
     declaration = load_declaration(path)
-    declaration.require_confirmed()
+    declaration.require_confirmed(path)
     if declaration.public is None:
         raise ConfigError(f"{path} names no public sentences; add public = FILE to it")
     public = read_public(declaration.public)[:MOST_PUBLIC]

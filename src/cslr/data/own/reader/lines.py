@@ -72,7 +72,9 @@ def _line(file: BufferedIOBase, number: int) -> Line | None:
     problem = None
     if b"\0" in raw:
         problem = Problem(
-            number, "NUL byte", "the line contains a NUL byte; the file is damaged or not text"
+            number,
+            "NUL byte",
+            "the line contains a NUL byte; the file is damaged or not UTF-8 text",
         )
     try:
         text = raw.decode("utf-8")

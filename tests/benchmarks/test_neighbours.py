@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cslr.privacy.secure_sum.neighbours import (
+from benchmarks.neighbours import (
     Neighbourhood,
     least_neighbourhood,
     neighbour_graph,
     risks_of,
 )
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("n", "degree"), [(3, 2), (10, 4), (101, 20)])

@@ -5,7 +5,7 @@ not grow with n. Reference: Bell, Bonawitz, Gascón, Lepoint and Raykova, "Secur
 aggregation with (poly)logarithmic overhead", CCS 2020, Section 3: a Harary graph whose members are
 put in a random order after the adversary chose whom to corrupt.
 
-Simulated only (``benchmarks/neighbour_sums.py``): the sums of a federation use the complete graph,
+Simulated only (``neighbour_sums.py``): the sums of a federation use the complete graph,
 and no consent of survivors is proven for neighbourhoods.
 """
 
