@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,7 @@ from cslr.privacy.secure_sum.messages import (
     ShareRequest,
     UnmaskRequest,
 )
-from cslr.privacy.values import Summed, plain_sum
+from cslr.privacy.values import Summed, bound, plain_sum
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.evaluation import Graded
 from cslr.protocol.messages import answer as answer_to
@@ -164,16 +164,31 @@ class Node:
         return answer
 
     def _own_sum(self, understood: Asked) -> Summed:
-        """What this node's units say, each clipped; zeros if they have nothing to say."""
+        """What this node's units say, each clipped; zeros if they have nothing to say.
+
+        An error on the way would tell the server something about rows that no noise hides, and cost
+        nothing, so zeros are sent in its place.
+        """
+        ask = understood.ask
+        asked_units = self._asked_units(understood)
+        try:
+            return asked_units()
+        except Exception as error:  # whatever it is, it may depend on rows
+            self.files.log(f"mask: {ask.label}: zeros in place of an answer, because of {error!r}")
+            zeros = np.zeros((1, understood.release.coordinates))
+            return plain_sum([bound(zeros, ask.grid)])
+
+    def _asked_units(self, understood: Asked) -> Callable[[], Summed]:
+        """Those who are asked, with the task in the memory of their caps; called, they answer."""
         ask = understood.ask
         if ask.kind == "evaluation":
-            return plain_sum([answer_to(self.grade(understood.head), ask)])
+            return lambda: plain_sum([answer_to(self.grade(understood.head), ask)])
         population = self.population
         everybody = np.ones(population.count, dtype=np.bool_)
         cohort = population.cohort(
             understood.task, everybody, self.plan.cap, self._spoken, alone=True
         )
-        return cohort.total(ask)
+        return partial(cohort.total, ask)
 
     def _decoded(self, route: str, content: bytes) -> Request:
         limits = SumLimits(len(self.terms.identities), self.charter.coordinates)
