@@ -275,3 +275,29 @@ def test_a_node_with_another_head_grades_no_row(tmp_path):
     graded = graded_rows(None, None, {}, tmp_path, head="of another run")
     assert [len(each) for each in (graded.right, graded.tasks, graded.units)] == [0, 0, 0]
     assert graded.right.dtype == np.bool_
+
+
+def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monkeypatch):
+    """Together they would be one unit that several people stand in: two of its rows, twice S."""
+    rows = clinics(tmp_path / "rows")
+    source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    served = founded(tmp_path, source, rows)
+    nodes = {number: open_node(tmp_path / f"node-{number}") for number in range(len(rows))}
+    learn_remotely(served, InProcess(nodes), served.status(), 5.0)
+    model = nodes[1].files.model
+    head = digest_of((model / "seed-13" / "head.safetensors").read_bytes())
+    before = graded_rows(source, served.charter, rows[1], model, head)
+    path = Path(rows[1]["data"])
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    clinic, split = header.split(",").index("clinic"), header.split(",").index("split")
+    for number, line in enumerate(lines):
+        cells = line.split(",")
+        if cells[split] == "test" and '"' not in line:
+            cells[clinic] = ""
+        lines[number] = ",".join(cells)
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    after = graded_rows(source, served.charter, rows[1], model, head)
+    assert len(after.units) < len(before.units)
+    assert (after.units >= 0).all()
+    for node in nodes.values():
+        node.close()

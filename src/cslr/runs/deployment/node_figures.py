@@ -17,7 +17,7 @@ from cslr.federation.parties.question import digest_of
 from cslr.protocol.evaluation import Graded
 from cslr.runs.deployment.node_rows import embedded_rows
 from cslr.runs.deployment.source import Source
-from cslr.runs.measure import right_rows
+from cslr.runs.measure import right_rows, scores_by_unit
 from cslr.runs.predict import load_predictor
 
 __all__ = ["graded_rows", "own_accuracy"]
@@ -41,11 +41,12 @@ def graded_rows(
     facts = predictor.model
     scored = facts.scenario == "task"
     allowed = [facts.allowed(name if scored else None) for name in facts.tasks]
-    right = right_rows(embedded, predictor.scores(embedded.test.z), allowed)
     units = np.zeros(len(test), dtype=np.int64) if charter.unit == "client" else test.people
     if units is None:
         raise ConfigError("the declaration names no column of people; test rows are nobody's")
-    return Graded(right, test.tasks, units)
+    right = right_rows(embedded, scores_by_unit(predictor.scores, embedded, units), allowed)
+    held = units >= 0  # a row without client is nobody's, and no unit
+    return Graded(right[held], test.tasks[held], units[held])
 
 
 def own_accuracy(source: Source, charter: Charter, rows: dict[str, str | int], model: Path) -> str:
