@@ -43,7 +43,7 @@ BATCH_NUMBERS: Final = 1 << 18
 """Coordinates of the contributions of one batch: few enough to stay in a processor's cache."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Population:
     """PRIVATE. The rows of all N registered clients, in one process."""
 
