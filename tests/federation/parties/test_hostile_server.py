@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from safetensors.numpy import save
@@ -123,6 +125,26 @@ def test_a_node_that_cannot_answer_sends_zeros_and_noise(machines, drawer):
     assert federation.transport.refused == []
     assert federation.spent(0) == federation.spent(1)
     assert "zeros in place of an answer" in (node.files.path / "node.log").read_text()
+
+
+@pytest.mark.parametrize("failing", [(0,), (0, 3)])
+def test_a_unit_that_cannot_answer_does_not_silence_the_others(machines, failing):
+    """Else one person's rows would decide about the sum of all, far beyond the bound."""
+    federation = machines()
+    node = federation.node(0)
+    means = node.agreement.request(0, federation.context.tasks[0]).prototypes.mean
+    question = asked(pack_statistics(0, means), node.charter, node.agreement)
+    people = node.population
+    others = ~np.isin(people.clients, failing)
+    kept = {name: getattr(people, name)[others] for name in ("z", "labels", "tasks", "clients")}
+    node.__dict__["population"] = replace(people, **kept)
+    without = node._own_sum(question).total(values._SEAL)
+    node.__dict__["population"] = people
+    people.z[~others] = np.nan
+    with np.errstate(all="ignore"):
+        said = node._own_sum(question).total(values._SEAL)
+    assert np.array_equal(said, without)
+    assert said.any()
 
 
 def test_a_head_that_test_rows_do_not_fit_is_answered_with_zeros(machines):

@@ -29,7 +29,7 @@ from cslr.runs.deployment.node_figures import graded_rows, own_accuracy
 from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.serving import Served, Status, _plain, learn_remotely
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
-from cslr.runs.predict import load_predictor
+from cslr.runs.predict import ModelFacts, load_predictor
 from tests.federation.parties.machines import InProcess
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -287,6 +287,11 @@ def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monke
     model = nodes[1].files.model
     head = digest_of((model / "seed-13" / "head.safetensors").read_bytes())
     before = graded_rows(source, served.charter, rows[1], model, head)
+    assert len(before.units)
+    short = ModelFacts.load(model)
+    replace(short, tasks=dict(list(short.tasks.items())[:1])).save(model)
+    assert not len(graded_rows(source, served.charter, rows[1], model, head).units)
+    short.save(model)
     path = Path(rows[1]["data"])
     header, *lines = path.read_text(encoding="utf-8").splitlines()
     clinic, split = header.split(",").index("clinic"), header.split(",").index("split")
