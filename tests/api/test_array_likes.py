@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cslr
-from cslr.api.array_likes import names_of, outcomes_of, texts_or_vectors
+from cslr.api.array_likes import names_of, outcomes_of, texts_or_vectors, unit_names_of
 from cslr.errors import DataError
 
 
@@ -37,6 +37,10 @@ def test_embeddings_get_unit_norm(values):
 def test_what_is_neither_texts_nor_embeddings_is_refused(values, message):
     with pytest.raises(DataError, match=message):
         texts_or_vectors(values, "X")
+
+
+def test_a_name_that_is_spelt_in_two_ways_is_one_unit():
+    assert unit_names_of(["Zo\u00eb", "Zoe\u0308", " Zo\u00eb "], "people", 3) == ["Zo\u00eb"] * 3
 
 
 def test_numbers_are_names_of_clients_and_tasks():

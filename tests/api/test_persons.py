@@ -96,3 +96,12 @@ def test_an_address_depends_on_no_other_row():
     few = people_of_rows(["zoe"], ["b"], declared, simulate=False)
     many = people_of_rows(["ann", "zoe"], ["a", "b"], declared, simulate=False)
     assert many.ids[many.units[1]] == few.ids[few.units[0]]
+
+
+def test_a_person_whose_name_is_spelt_in_two_ways_is_one_person():
+    """As in a file of rows; else both spellings would speak, and each be protected by itself."""
+    declared = DeclaredPeople("person", registered=3)
+    found = people_of_rows(["Zo\u00eb", "Zoe\u0308 "], ["a", "a"], declared, simulate=False)
+    assert len(found.ids) == 1
+    with pytest.raises(DataError, match="has rows in 2 clients"):
+        people_of_rows(["Zo\u00eb", "Zoe\u0308"], ["a", "b"], declared, simulate=False)

@@ -113,3 +113,25 @@ def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_context, tm
     assert not (first & second).any()
     forgetful = replace(context, cap_memory=None).cohort(1).taking_part
     assert (first & forgetful).any()  # without a memory some would have
+
+
+def test_a_lost_coin_counts_against_the_cap(make_context, tmp_path):
+    """Else rows that arrive later give a client more coins than its cap, and it is charged."""
+    memory = CapMemory.at(tmp_path / "spoken.json", False)
+    population = make_context(cap=1).clients
+    before = some(population, population.tasks == 0)
+    nobody = np.zeros(population.count, dtype=np.bool_)
+    assert not before.cohort(0, nobody, 1, memory).taking_part.any()
+    later = some(population, population.tasks == 1)
+    second = later.cohort(1, ~nobody, 1, memory).taking_part
+    assert not second[np.unique(before.clients)].any()
+    assert later.cohort(1, ~nobody, 1).taking_part[np.unique(before.clients)].any()
+
+
+def test_the_memory_of_caps_does_not_tell_whose_coin_fell_how(make_context, tmp_path):
+    population, kept = make_context(cap=1).clients, []
+    for taking_part in (np.zeros(population.count, np.bool_), np.ones(population.count, np.bool_)):
+        path = tmp_path / f"spoken-{len(kept)}.json"
+        population.cohort(0, taking_part, 1, CapMemory.at(path, False))
+        kept.append(path.read_bytes())
+    assert kept[0] == kept[1] != b"{}"

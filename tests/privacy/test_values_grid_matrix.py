@@ -35,6 +35,15 @@ def test_no_vector_with_its_matrix_is_longer_than_the_bound(seed, size, rows, sh
     assert max(squares(bounded.rows(_SEAL))) <= grid.most**2
 
 
+def test_a_vector_whose_share_is_no_whole_number_of_steps_is_clipped_too():
+    """It is a fraction of a step too long, and no factor is left that could be made shorter."""
+    grid = Grid(1.0, steps=7, share=2)  # 3 steps at most, and 3.5 are asked for: (3, 1) is too long
+    vectors = np.array([[3.31, 1.1], [0.1, 0.2]])
+    (clipped, _) = bound_with_matrix(vectors, np.zeros((2, 1, 4)), grid).rows(_SEAL)
+    assert squares([clipped])[0] <= 9
+    assert clipped[0] == 2
+
+
 def test_rows_of_opposite_sign_cannot_round_beyond_the_bound():
     """Rounding may lengthen the sum of several products: then all of them shrink."""
     rng = np.random.default_rng(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from seqeval.scheme import IOB2
 from sklearn.metrics import accuracy_score, f1_score
 
 from cslr.data.streams import Label, Rows, Stream, Task
+from cslr.methods.method import Fitted
 from cslr.protocol.head import Family
+from cslr.runs import measure
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
 from cslr.runs.measure import Scored, entity_f1, intent_metrics, right_rows, score
 
@@ -395,3 +398,17 @@ def test_sentences_of_a_task_with_an_unknown_tag_are_wrong():
     scores = np.array([[5.0, 0, 0, 0, 0], [0, 5.0, 0, 0, 0], [5.0, 0, 0, 0, 0]])
     scores[:2, 3] = -np.inf
     assert right_rows(embedded, scores, [EVERY, EVERY]).tolist() == [False, True]
+
+
+def test_the_number_of_other_rows_decides_no_answer_that_is_counted_privately():
+    """A product over all rows rounds with their number, and a tie would fall with it."""
+    embedded = study_of("classification", [(0,), (0,), (1,)], [0, 0, 0])
+    test = replace(embedded.stream.test, clients=np.array([4, 7, 4]))
+    embedded = replace(embedded, stream=replace(embedded.stream, test=test))
+
+    def scores(z):  # as if rounding depended on the number of rows, a lot
+        return np.tile(np.eye(3)[len(z) % 2], (len(z), 1))
+
+    graded = measure.TestCohort(embedded, [EVERY], Fitted(scores))._graded()
+    assert graded.right.tolist() == [True, False, False]
+    assert graded.units.tolist() == [4, 7, 4]

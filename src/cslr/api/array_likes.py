@@ -5,6 +5,7 @@ A message names the argument and the row, counted from 0. It may quote a name, n
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +16,7 @@ from cslr.arrays import FloatArray
 from cslr.errors import DataError
 from cslr.text.cache import unit_rows
 
-__all__ = ["TextsOrVectors", "names_of", "outcomes_of", "texts_or_vectors"]
+__all__ = ["TextsOrVectors", "names_of", "outcomes_of", "texts_or_vectors", "unit_names_of"]
 
 TextsOrVectors: TypeAlias = Sequence[str] | ArrayLike
 """n texts, or embeddings (n, d)."""
@@ -58,6 +59,15 @@ def names_of(values: Any, argument: str, count: int) -> list[str]:
         if name is None or name != name or str(name).strip() == "":
             raise DataError(f"{argument}, row {row}: the name is missing; give every row one")
     return [str(name) for name in names]
+
+
+def unit_names_of(values: Any, argument: str, count: int) -> list[str]:
+    """Names of clients or people, as a file of rows has them: trimmed, and in one spelling (NFC).
+
+    A name that is spelt in two ways would be two units, each protected by itself alone.
+    """
+    names = names_of(values, argument, count)
+    return [unicodedata.normalize("NFC", name).strip() for name in names]
 
 
 def outcomes_of(

@@ -68,7 +68,8 @@ def learn(
     y: (n,) label names; with ``family="intents"`` a list of names a row, the main one first.
     clients: (n,) who holds each row.
     tasks: (n,) the task each row belongs to; None: there is one task.
-    people: (n,) whom each row is about, with ``unit="person"``.
+    people: (n,) whom each row is about, with ``unit="person"``. Names of clients and people are
+        compared trimmed and in one spelling (NFC).
 
     Declarations (public):
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cslr.api.array_likes import names_of
+from cslr.api.array_likes import unit_names_of
 from cslr.arrays import IntArray
 from cslr.data.own.people import person_address
 from cslr.errors import ConfigError, DataError
@@ -52,7 +52,7 @@ class DeclaredPeople:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PeopleOfRows:
     """PRIVATE, but for the registered number."""
 
@@ -69,7 +69,7 @@ def people_of_rows(
     Guarantee: with ``clients_per_person`` = k no person occurs in more than k clients, so its rows
     move a sum of contributions clipped to S / k each by at most S.
     """
-    names = names_of(people, "people", len(clients))
+    names = unit_names_of(people, "people", len(clients))
     held = sorted(set(zip(clients, names, strict=True)))
     places = {each: index for index, each in enumerate(held)}
     _check_clients(held, declared.clients_per_person)

@@ -10,7 +10,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from cslr.api.array_likes import TextsOrVectors, names_of, outcomes_of, texts_or_vectors
+from cslr.api.array_likes import (
+    TextsOrVectors,
+    names_of,
+    outcomes_of,
+    texts_or_vectors,
+    unit_names_of,
+)
 from cslr.api.declared import (
     DeclaredLabels,
     LabelTexts,
@@ -37,7 +43,7 @@ GIVEN: Final = "given embeddings"
 """Stands for the encoder where all vectors were given."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Arguments:
     """What ``learn`` was given about rows and their declaration."""
 
@@ -107,7 +113,7 @@ def _stream(
     of_rows = None if given.tasks is None else names_of(given.tasks, "tasks", len(rows))
     tasks = declared_tasks(given.task_labels, labels.names, of_rows, outcomes, given.simulate)
     numbers = _task_numbers(of_rows, tasks, outcomes, labels.names)
-    clients = names_of(given.clients, "clients", len(rows))
+    clients = unit_names_of(given.clients, "clients", len(rows))
     holders = sorted(set(clients))
     places = {name: index for index, name in enumerate(holders)}
     texts = rows if isinstance(rows, tuple) else tuple(f"row {n}" for n in range(len(rows)))

@@ -65,7 +65,7 @@ class Task:
     labels: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """n texts with their labels. Private if they are train rows."""
 
@@ -101,7 +101,7 @@ class Rows:
         return np.array([answer[0] for answer in self.answers], dtype=np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Row:
     """One text with its label, its task, and where it has them other labels and a person.
 

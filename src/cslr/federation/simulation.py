@@ -43,7 +43,7 @@ BATCH_NUMBERS: Final = 1 << 18
 """Coordinates of the contributions of one batch: few enough to stay in a processor's cache."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Population:
     """PRIVATE. The rows of all N registered clients, in one process."""
 
@@ -89,17 +89,20 @@ class Population:
     ) -> SimulatedCohort:
         """The clients asked about a task; one that spends its cap on others sends zeros.
 
-        cap_memory: what clients remember of earlier tasks, and of this one from now on.
+        cap_memory: what clients remember of earlier tasks, and of this one from now on. A task
+        counts against the cap whichever way a client's coin fell: tossing again for another task
+        would be one more chance to take part than is charged for.
         alone: whether each client's answer must be the one it would give alone, bit for bit.
         """
         honest = np.ones(self.count, dtype=np.bool_)
         if self.hostile is not None:
             honest[self.hostile] = False
         hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
-        speaking = taking_part & honest & self._speaks(task, cap)
+        within_cap = honest & self._speaks(task, cap)
         if cap_memory is not None:
-            speaking[speaking] = cap_memory.admit(self.addresses[speaking].tolist(), task, cap)
-        return SimulatedCohort(self, task, speaking, hostile, alone)
+            asked = self.addresses[within_cap].tolist()
+            within_cap[within_cap] = cap_memory.admit(asked, task, cap)
+        return SimulatedCohort(self, task, taking_part & within_cap, hostile, alone)
 
     def _speaks(self, task: int, cap: int) -> BoolArray:
         """(N,) whether the task is among those each client contributes to.

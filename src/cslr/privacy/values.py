@@ -289,10 +289,13 @@ def bound_with_matrix(vectors: FloatArray, factors: FloatArray, grid: Grid) -> B
     np.trunc(vectors, out=vectors)
     factors = factors * (_INSIDE * np.sqrt(steps))[:, None, None]
     np.rint(factors, out=factors)
-    limit = grid.most**2
-    while (over := _squares(vectors, factors) > limit).any():  # vectors alone are never too long
+    # Where steps are no multiple of the share, a vector alone can be a fraction of a step too long.
+    squared = np.einsum("ij,ij->i", vectors, vectors)
+    rows = _clip_integers(vectors.astype(np.int64), squared, grid.most)
+    vectors = rows.astype(np.float64)
+    while (over := _squares(vectors, factors) > grid.most**2).any():
         factors[over] = np.trunc(factors[over] * _INSIDE)
-    return Bounded(vectors.astype(np.int64), grid, _SEAL, factors)
+    return Bounded(rows, grid, _SEAL, factors)
 
 
 def joint_norms(vectors: FloatArray, factors: FloatArray) -> FloatArray:

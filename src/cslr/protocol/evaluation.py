@@ -55,7 +55,7 @@ class Exam:
     tasks: int  # T
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graded:
     """PRIVATE. Test rows of units after the model answered them."""
 

@@ -45,7 +45,7 @@ right answers; ``messages.ANSWERS`` has the function on the device for each."""
 R_co = TypeVar("R_co", covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examples:
     """PRIVATE. One task's examples of b clients, padded to the longest; a device has b = 1."""
 

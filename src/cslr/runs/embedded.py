@@ -146,7 +146,7 @@ PUBLIC_WORDS: Final = 40_000
 """Words of public sentences that a tagging stream's space is built from."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EmbeddedRows:
     """Embedded examples of some rows: one per text, or for tagging one per word."""
 

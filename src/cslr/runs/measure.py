@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from cslr.arrays import BoolArray, FloatArray, IntArray
-from cslr.methods.method import Fitted, MethodContext, Stage
+from cslr.methods.method import Fitted, MethodContext, Scorer, Stage
 from cslr.privacy.plan import Unit
 from cslr.privacy.values import Bounded, Summed, plain_sum
 from cslr.protocol.evaluation import Exam, Graded, measured
@@ -58,6 +58,7 @@ __all__ = [
     "right_rows",
     "rounded",
     "score",
+    "scores_by_unit",
 ]
 
 
@@ -136,7 +137,7 @@ class TestCohort:
             raise ValueError("embedded: its test rows must say whose they are")
         right = np.zeros(len(rows), dtype=np.bool_)
         if len(rows):
-            scores = self.model.scores(self.embedded.test.z)
+            scores = scores_by_unit(self.model.scores, self.embedded, units)
             right = right_rows(self.embedded, scores, self.allowed)
         held = rows.clients >= 0
         return Graded(right[held], rows.tasks[held], units[held])
@@ -293,6 +294,21 @@ def score(
         [_mean(hit_seen[rows.labels == label]) for label in range(len(seen))],
         more,
     )
+
+
+def scores_by_unit(scorer: Scorer, embedded: EmbeddedStream, units: IntArray) -> FloatArray:
+    """Scores of all test examples, those of each unit computed alone.
+
+    units: (n,) whose each test row is. A product over all rows rounds differently with every number
+    of rows, so that one unit could decide a tie in the answers to another's texts.
+    """
+    test = embedded.test
+    of_example = units[test.rows]
+    order = np.argsort(of_example, kind="stable")
+    ends = np.flatnonzero(np.diff(of_example[order])) + 1
+    parts = [scorer(test.z[examples]) for examples in np.split(order, ends)]
+    scores: FloatArray = np.concatenate(parts)
+    return scores[np.argsort(order, kind="stable")]
 
 
 def right_rows(

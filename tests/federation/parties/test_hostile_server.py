@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from safetensors.numpy import save
@@ -20,7 +22,7 @@ from cslr.errors import (
     WrongKind,
     WrongShape,
 )
-from cslr.federation.parties.asking import pack_statistics, release_of
+from cslr.federation.parties.asking import asked, pack_statistics, release_of
 from cslr.federation.parties.charter import Charter, Member, Roster, fingerprint
 from cslr.federation.parties.node import ROUTES
 from cslr.federation.parties.proof import proven
@@ -34,6 +36,7 @@ from cslr.federation.parties.question import (
 from cslr.federation.parties.refusals import CODES, FAILED, code_of, meaning_of
 from cslr.federation.parties.result_files import pack_result, unpack_result
 from cslr.methods.cslr import agree
+from cslr.privacy import values
 from cslr.protocol.round import sum_ask
 from tests.federation.parties.machines import N
 
@@ -74,6 +77,7 @@ def test_a_question_about_another_task_is_refused_and_costs_nothing(machines, dr
     [
         (lambda q: pack_statistics(9, np.zeros((2, 8))), BadField),
         (lambda q: pack_statistics(0, np.full((2, 8), np.nan)), BadField),
+        (lambda q: pack_statistics(0, np.full((2, 8), 1e200)), BadField),
         (lambda q: pack_statistics(0, np.zeros((3, 8))), WrongShape),
         (lambda q: pack_statistics(0, np.zeros((2, 7))), WrongShape),
         (lambda q: save({"means": np.zeros((2, 8))}, {"kind": "list", "task": "0"}), BadField),
@@ -86,6 +90,75 @@ def test_a_question_about_another_task_is_refused_and_costs_nothing(machines, dr
 )
 def test_a_question_that_does_not_fit_is_refused_and_costs_nothing(machines, drawer, change, error):
     assert changed(machines(), drawer, change) == {error}
+
+
+def steep(node, size: float) -> bytes:
+    """Overflows for a row whose fourth coordinate is above ``size``, and for no other."""
+    inputs, outputs = len(node.agreement.space.centre), node.agreement.family.outputs
+    weights = np.zeros((inputs + 1, outputs))
+    weights[3, 0] = 1.79e308
+    arrays = {"weights": weights, "centre": np.zeros(inputs), "size": np.array([size])}
+    return save(arrays, {"kind": "gradient", "task": "0", "round": "0"})
+
+
+def test_a_question_cannot_overflow_for_some_rows_and_not_for_others(machines, drawer):
+    """An answer or a refusal would be an exact bit about rows, without charge and noise."""
+    federation = machines(rounds=2)
+    node = federation.node(0)
+    rows = node.population.z[node.population.tasks == 0]
+    largest = float(rows[:, 3].max())
+    for size in (largest / 2, largest * 2):
+        question = steep(node, size)
+        assert changed(federation, drawer, lambda _, asked=question: asked) == {BadField}
+        federation.transport.refused.clear()
+    tiny = steep(node, 1e-300).replace(np.float64(1.79e308).tobytes(), np.float64(1.0).tobytes())
+    with pytest.raises(WrongShape, match="do not fit"):
+        asked(tiny, node.charter, node.agreement)
+
+
+def test_a_node_that_cannot_answer_sends_zeros_and_noise(machines, drawer):
+    """A failure may depend on rows, so the server must not see that there was one."""
+    federation = machines()
+    node = federation.node(0)
+    node.population.z[:] = np.nan
+    assert len(federation.learn(drawer)[0]) == 3
+    assert federation.transport.refused == []
+    assert federation.spent(0) == federation.spent(1)
+    assert "zeros in place of an answer" in (node.files.path / "node.log").read_text()
+
+
+@pytest.mark.parametrize("failing", [(0,), (0, 3)])
+def test_a_unit_that_cannot_answer_does_not_silence_the_others(machines, failing):
+    """Else one person's rows would decide about the sum of all, far beyond the bound."""
+    federation = machines()
+    node = federation.node(0)
+    means = node.agreement.request(0, federation.context.tasks[0]).prototypes.mean
+    question = asked(pack_statistics(0, means), node.charter, node.agreement)
+    people = node.population
+    others = ~np.isin(people.clients, failing)
+    kept = {name: getattr(people, name)[others] for name in ("z", "labels", "tasks", "clients")}
+    node.__dict__["population"] = replace(people, **kept)
+    without = node._own_sum(question).total(values._SEAL)
+    node.__dict__["population"] = people
+    people.z[~others] = np.nan
+    with np.errstate(all="ignore"):
+        said = node._own_sum(question).total(values._SEAL)
+    assert np.array_equal(said, without)
+    assert said.any()
+
+
+def test_a_head_that_test_rows_do_not_fit_is_answered_with_zeros(machines):
+    """A server sends the head: one that fails for rows of some task must not tell whose."""
+    node = machines(evaluation=True).node(0)
+
+    def failing(head):
+        raise IndexError("index 1 is out of bounds for axis 0 with size 1")
+
+    node.grade = failing
+    question = save({"tasks": np.array([2.0])}, {"kind": "evaluation", "head": "0" * 64})
+    said = node._own_sum(asked(question, node.charter, node.agreement))
+    assert not said.total(values._SEAL).any()
+    assert "zeros in place of an answer" in (node.files.path / "node.log").read_text()
 
 
 def test_a_lower_sigma_is_refused_and_costs_nothing(machines, drawer):

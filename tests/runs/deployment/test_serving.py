@@ -29,7 +29,7 @@ from cslr.runs.deployment.node_figures import graded_rows, own_accuracy
 from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.serving import Served, Status, _plain, learn_remotely
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
-from cslr.runs.predict import load_predictor
+from cslr.runs.predict import ModelFacts, load_predictor
 from tests.federation.parties.machines import InProcess
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -52,7 +52,10 @@ def wanted(source, members: int = N, **more) -> Wanted:
 def founded(folder, source, rows, **more) -> Served:
     """A federation whose members have all joined."""
     served = Served(folder)
-    found(wanted(source, len(rows), **more)).save(folder / "offer")
+    asked = wanted(source, len(rows), **more)
+    if (declared := source.declared()) is not None:
+        asked = replace(asked, epsilon=declared.privacy.epsilon)
+    found(asked).save(folder / "offer")
     offer = read_offer(folder / "offer")
     members = [join(offer, folder / f"node-{i}", f"node-{i}", each) for i, each in enumerate(rows)]
     roster = Roster.of(offer.charter, tuple(members))
@@ -136,7 +139,7 @@ def test_own_rows_are_learnt_from_and_test_rows_are_counted_within_the_budget(tm
     learn_remotely(served, InProcess(nodes), status, 5.0)
     told = json.loads(status.path.read_bytes())
     assert len(told["evaluation"]["accuracy"]) == len(tasks)
-    assert told["epsilon"]["server"] == told["epsilon"]["roster"] <= 8.0
+    assert told["epsilon"]["server"] == told["epsilon"]["roster"] <= 4.0
     head = digest_of((nodes[1].files.model / "seed-13" / "head.safetensors").read_bytes())
     graded = nodes[1].grade(head)
     assert 0 < len(graded.right) == len(graded.units) < 24
@@ -177,6 +180,57 @@ def test_an_agreement_is_verified_against_what_it_was_made_from(tmp_path):
     other = found(wanted(source_of_stream("clinic", 2, "minilm", 17)))
     with pytest.raises(ConfigError, match=r"different: .*seed"):
         verify_agreement(replace(offer, agreement=other.agreement))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 8.0}, "one person with ε = 8 .* declared is one person with ε = 4"),
+        ({"delta": 1e-3}, "δ = 0.001; declared is"),
+        ({"unit": "client"}, "hides one client"),
+    ],
+)
+def test_an_offer_that_promises_less_than_is_declared_is_refused(tmp_path, change, message):
+    source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    asked = replace(wanted(source, 4), **{"epsilon": 4.0, **change})
+    found(asked).save(tmp_path / "offer")
+    with pytest.raises(ConfigError, match=message):
+        read_offer(tmp_path / "offer")
+
+
+def test_an_agreement_that_clips_for_fewer_nodes_than_declared_is_refused(tmp_path):
+    """With --verify it would be found too; the clip protects, so it is always compared."""
+    text = (CLINICS / "clinics.cslr.toml").read_text(encoding="utf-8")
+    once = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    twice = text.replace("people = 450", "people = 450\nclients_per_person = 2")
+    shared = once.model_copy(update={"declaration": twice})
+    asked = replace(wanted(once, 4), epsilon=4.0)
+    founded = found(asked)
+    charter = founded.charter.model_copy(update={"declaration": shared.digest})
+    replace(founded, source=shared, charter=charter).save(tmp_path / "offer")
+    with pytest.raises(ConfigError, match="in 2 nodes, but the offer clips as for 1"):
+        read_offer(tmp_path / "offer")
+    found(replace(asked, source=shared)).save(tmp_path / "corrected")
+    assert read_offer(tmp_path / "corrected").source == shared
+
+
+def test_a_node_that_is_the_unit_has_rows_of_one_client(tmp_path):
+    (rows, *_) = clinics(tmp_path / "rows")
+    path = Path(rows["data"])
+    declared = (CLINICS / "clinics.cslr.toml").read_text(encoding="utf-8")
+    for line in ("people = 450\n", "rows_per_person = 2\n", 'unit = "person"\n'):
+        declared = declared.replace(line, "")
+    source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    source = source.model_copy(update={"declaration": declared})
+    charter = found(replace(wanted(source, 4), unit="client", epsilon=4.0)).charter
+    assert len(np.unique(rows_of_node(source, charter, rows).clients)) == 1
+    header, first, *more = path.read_text(encoding="utf-8").splitlines()
+    cells = first.split(",")
+    cells[header.split(",").index("clinic")] = "another"
+    cells[header.split(",").index("patient")] = "somebody"
+    path.write_text("\n".join([header, ",".join(cells), *more]) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="rows of 2 clients, but the node as a whole"):
+        rows_of_node(source, charter, rows)
 
 
 def test_a_roster_without_the_nodes_own_key_is_not_pinned(tmp_path):
@@ -221,3 +275,34 @@ def test_a_node_with_another_head_grades_no_row(tmp_path):
     graded = graded_rows(None, None, {}, tmp_path, head="of another run")
     assert [len(each) for each in (graded.right, graded.tasks, graded.units)] == [0, 0, 0]
     assert graded.right.dtype == np.bool_
+
+
+def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monkeypatch):
+    """Together they would be one unit that several people stand in: two of its rows, twice S."""
+    rows = clinics(tmp_path / "rows")
+    source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    served = founded(tmp_path, source, rows)
+    nodes = {number: open_node(tmp_path / f"node-{number}") for number in range(len(rows))}
+    learn_remotely(served, InProcess(nodes), served.status(), 5.0)
+    model = nodes[1].files.model
+    head = digest_of((model / "seed-13" / "head.safetensors").read_bytes())
+    before = graded_rows(source, served.charter, rows[1], model, head)
+    assert len(before.units)
+    short = ModelFacts.load(model)
+    replace(short, tasks=dict(list(short.tasks.items())[:1])).save(model)
+    assert not len(graded_rows(source, served.charter, rows[1], model, head).units)
+    short.save(model)
+    path = Path(rows[1]["data"])
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    clinic, split = header.split(",").index("clinic"), header.split(",").index("split")
+    for number, line in enumerate(lines):
+        cells = line.split(",")
+        if cells[split] == "test" and '"' not in line:
+            cells[clinic] = ""
+        lines[number] = ",".join(cells)
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    after = graded_rows(source, served.charter, rows[1], model, head)
+    assert len(after.units) < len(before.units)
+    assert (after.units >= 0).all()
+    for node in nodes.values():
+        node.close()

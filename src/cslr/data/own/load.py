@@ -58,6 +58,8 @@ def load_own(
         raise DataError(_refusal(data, gathered))
     if gathered.shared:
         raise DataError(_shared(data, gathered))
+    if gathered.unclear:
+        raise DataError(_unclear(data, gathered))
     _check_registered(data, declaration, gathered)
     train = [row for row in gathered.rows if not row.test]
     if not train:
@@ -147,6 +149,17 @@ def _shared(data: Path, gathered: Gathered) -> str:
     )
 
 
+def _unclear(data: Path, gathered: Gathered) -> str:
+    listed = [each for each in gathered.problems if each.kind == "unclear rows"]
+    return "\n".join(
+        [
+            f"{data}: in {gathered.unclear} places it is unclear where rows end or whose they are. "
+            "These cannot be skipped, because one row would decide about others. Correct them",
+            *(f"  {described(data, problem)}" for problem in listed),
+        ]
+    )
+
+
 def _refusal(data: Path, gathered: Gathered) -> str:
     count = len(gathered.problems)
     rows = f"{count} rows or more" if count == MOST else f"{count} row{'s'[: count - 1]}"
@@ -187,6 +200,11 @@ class Gathered:
         """Rows about a person in more clients than declared. They must be corrected and cannot be
         skipped: which client keeps the person would depend on the other clients."""
         return sum(self.totals.get(kind, 0) for kind in TOO_MANY)
+
+    @property
+    def unclear(self) -> int:
+        """Places where a bad row may have taken rows of others along, or changed whose they are."""
+        return self.totals.get("unclear rows", 0)
 
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from safetensors.numpy import save
@@ -30,6 +30,11 @@ from cslr.protocol.step5_rounds import GradientRound, LinearSpace
 from cslr.protocol.updates import UpdateId, update_ask
 
 __all__ = ["Asked", "asked", "pack_ask", "pack_statistics", "release_of"]
+
+LARGEST: Final = 2.0**64
+"""The largest number of a question, and one over the least size of inputs. Whatever the rows are,
+nothing that is computed from numbers within it overflows: with larger ones a server could choose
+them so that an answer is finite or not, and refused for it, as single rows are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +105,9 @@ def asked(content: bytes, charter: Charter, agreement: Agreement) -> Asked:
     if expected is None or set(arrays) != expected:
         raise BadField(f"a question of kind {kind[:20]!r} is not one that this node answers")
     for array in arrays.values():
-        if array.dtype != np.float64 or not np.isfinite(array).all():
-            raise BadField("the numbers of a question must be finite 64-bit numbers")
+        # A NaN is within no bound.
+        if array.dtype != np.float64 or not (np.abs(array) <= LARGEST).all():
+            raise BadField("the numbers of a question must be 64-bit numbers of at most 2^64")
     if kind == "statistics":
         found = _statistics(arrays["means"], _number(names, "task"), charter, agreement)
     elif kind == "gradient":
@@ -162,7 +168,7 @@ def _gradient(
     weights, centre, size = arrays["weights"], arrays["centre"], arrays["size"]
     family, inputs = agreement.family, len(agreement.space.centre)
     shapes = (weights.shape, centre.shape, size.shape)
-    if shapes != ((inputs + 1, family.outputs), (inputs,), (1,)) or size[0] <= 0:
+    if shapes != ((inputs + 1, family.outputs), (inputs,), (1,)) or size[0] < 1 / LARGEST:
         raise WrongShape(f"weights of the shape {weights.shape} do not fit this federation")
     nothing = np.zeros((0, 0))  # principal directions move the rule, which the server does
     space = LinearSpace(centre, float(size[0]), nothing, nothing)

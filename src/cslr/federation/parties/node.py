@@ -8,10 +8,11 @@ again gets the same bytes, after a restart too. With nothing to say it sends zer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -42,7 +43,7 @@ from cslr.privacy.secure_sum.messages import (
     ShareRequest,
     UnmaskRequest,
 )
-from cslr.privacy.values import Summed, plain_sum
+from cslr.privacy.values import Bounded, Summed, bound, plain_sum
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.evaluation import Graded
 from cslr.protocol.messages import answer as answer_to
@@ -58,6 +59,18 @@ _KINDS: Final[dict[str, type]] = {
     "consent": ConsentRequest,
     "unmask": UnmaskRequest,
 }
+
+
+_Answers: TypeAlias = Callable[[], Iterable[Bounded]]
+"""Units, called to answer."""
+
+
+def _without_errors(unit: _Answers) -> list[Bounded]:
+    """What a unit says; nothing, where that cannot be computed."""
+    try:
+        return list(unit())
+    except Exception:
+        return []
 
 
 def _no_test_rows(head: str) -> Graded:
@@ -164,16 +177,34 @@ class Node:
         return answer
 
     def _own_sum(self, understood: Asked) -> Summed:
-        """What this node's units say, each clipped; zeros if they have nothing to say."""
+        """What this node's units say, each clipped; zeros if they have nothing to say.
+
+        An error on the way would tell the server something about rows that no noise hides, and cost
+        nothing, so zeros are sent in its place: those of one unit for the error of one unit.
+        """
+        ask = understood.ask
+        answers, one_by_one = self._asked_units(understood)
+        try:
+            return plain_sum(answers())
+        except Exception as error:  # whatever it is, it may depend on rows
+            self.files.log(f"mask: {ask.label}: zeros in place of an answer, because of {error!r}")
+            said = [each for unit in one_by_one for each in _without_errors(unit)]
+            zeros = np.zeros((1, understood.release.coordinates))
+            return plain_sum(said or [bound(zeros, ask.grid)])
+
+    def _asked_units(self, understood: Asked) -> tuple[_Answers, Iterator[_Answers]]:
+        """Those who are asked, with the task in the memory of their caps: all, and each alone."""
         ask = understood.ask
         if ask.kind == "evaluation":
-            return plain_sum([answer_to(self.grade(understood.head), ask)])
+            return lambda: [answer_to(self.grade(understood.head), ask)], iter(())
         population = self.population
         everybody = np.ones(population.count, dtype=np.bool_)
         cohort = population.cohort(
             understood.task, everybody, self.plan.cap, self._spoken, alone=True
         )
-        return cohort.total(ask)
+        units = np.flatnonzero(cohort.taking_part)
+        alone = (replace(cohort, taking_part=np.arange(population.count) == unit) for unit in units)
+        return partial(cohort.answers, ask), (partial(each.answers, ask) for each in alone)
 
     def _decoded(self, route: str, content: bytes) -> Request:
         limits = SumLimits(len(self.terms.identities), self.charter.coordinates)

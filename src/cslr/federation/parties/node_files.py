@@ -40,7 +40,7 @@ class PinnedNode(BaseModel):
     """Where its own rows are; read by the program that runs the node."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SavedAnswer:
     """The state of the secure sum, and the answer that led to it."""
 

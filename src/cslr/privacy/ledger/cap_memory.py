@@ -1,9 +1,11 @@
-"""The tasks each client has contributed to, which its cap counts.
+"""The tasks each client was asked about, which its cap counts.
 
 The cap is a guarantee for every client, and rows may arrive after a contribution, so participation
 cannot be decided from the rows alone. In a federation each device remembers its own tasks. Where
 all clients are in one process it is a file next to the ledger, as private as the rows, written
-before any release.
+before any release. With sampling a task counts whether the client's coin let it take part or not: a
+second task after a lost coin would be a second chance, which amplification does not account for.
+So the file does not tell who took part, either.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class CapMemory:
     def admit(self, clients: Sequence[int], task: int, cap: int) -> list[bool]:
         """Which of ``clients`` may contribute to ``task``; those are on disk before this returns.
 
-        A client that contributed to the task already may do so again: a task is charged once.
+        clients: all with rows of the task, before any coin is tossed. One that was admitted to the
+        task already may contribute again: a task is charged once.
         """
         admitted = []
         changed = False

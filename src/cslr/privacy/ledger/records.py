@@ -431,7 +431,7 @@ def _told(what: str, state: str) -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Unfinished:
     """Integers that are about to be noised, or noised by the clients and about to be published.
 

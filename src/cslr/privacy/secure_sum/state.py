@@ -29,7 +29,7 @@ class Held:
     seed_share: bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SumSession:
     """A session that this member has shared secrets for."""
 
@@ -47,7 +47,7 @@ class SumSession:
     """From consent on: whom this member signed as surviving."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClientState:
     """Everything that outlives a message."""
 

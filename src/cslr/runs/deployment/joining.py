@@ -30,7 +30,10 @@ class Offer:
 
 
 def read_offer(folder: Path) -> Offer:
-    """The offer in a folder; refused unless its parts belong together and keep their promise."""
+    """The offer in a folder; refused unless its parts belong together and keep their promise.
+
+    What protects a unit must be as declared whether or not the rest is verified.
+    """
     charter = read_model(folder / "charter.json", Charter)
     source = read_model(folder / "source.json", Source)
     agreement = (folder / "agreement.safetensors").read_bytes()
@@ -39,7 +42,31 @@ def read_offer(folder: Path) -> Offer:
             f"the files in {folder} do not belong together; ask the server for the offer anew"
         )
     charter.plan  # noqa: B018  refuses noise that is too little for the promised ε
+    _check_promise(charter, source, unpack_agreement(agreement).clients_per_person)
     return Offer(charter, source, agreement)
+
+
+def _check_promise(charter: Charter, source: Source, clipped_for: int) -> None:
+    """Refuse a charter or an agreement that protects a unit less than the declaration says.
+
+    clipped_for: the nodes with rows of one person for which the agreement clips.
+    """
+    declared = source.declared()
+    shared = 1
+    if declared is not None:
+        said, promised = declared.privacy, (charter.unit, charter.epsilon, charter.delta)
+        if promised[0] != said.unit or promised[1] > said.epsilon or promised[2] > said.delta:
+            raise ConfigError(
+                f"the charter hides one {charter.unit} with ε = {charter.epsilon:g} and δ = "
+                f"{charter.delta:g}; declared is one {said.unit} with ε = {said.epsilon:g} and δ = "
+                f"{said.delta:g}; ask the server for a corrected offer"
+            )
+        shared = declared.clients_per_person if said.unit == "person" else 1
+    if clipped_for < shared or (charter.evaluation and shared > 1):
+        raise ConfigError(
+            f"a person may have rows in {shared} nodes, but the offer clips as for {clipped_for} "
+            "and counts right answers as for one; ask the server for a corrected offer"
+        )
 
 
 def verify_agreement(offer: Offer) -> None:

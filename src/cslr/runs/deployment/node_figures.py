@@ -17,8 +17,8 @@ from cslr.federation.parties.question import digest_of
 from cslr.protocol.evaluation import Graded
 from cslr.runs.deployment.node_rows import embedded_rows
 from cslr.runs.deployment.source import Source
-from cslr.runs.measure import right_rows
-from cslr.runs.predict import load_predictor
+from cslr.runs.measure import right_rows, scores_by_unit
+from cslr.runs.predict import ModelFacts, load_predictor
 
 __all__ = ["graded_rows", "own_accuracy"]
 
@@ -28,7 +28,9 @@ def graded_rows(
 ) -> Graded:
     """This node's test rows after the head with this SHA-256 answered them.
 
-    None of them if the node has no test rows or another head: it then sends zeros and noise.
+    None of them if the node has no test rows or another head, or one that is not for the labels and
+    tasks of the charter, whatever rows there are: it then sends zeros and noise. No row's score can
+    void another's answer.
     """
     nothing = np.zeros(0, dtype=np.int64)
     files = sorted(model.glob("seed-*/head.safetensors"))
@@ -36,16 +38,24 @@ def graded_rows(
         return Graded(nothing > 0, nothing, nothing)
     _, embedded = embedded_rows(source, charter, rows)
     test, predictor = embedded.stream.test, load_predictor(model)
-    if not len(test):
-        return Graded(nothing > 0, nothing, nothing)
     facts = predictor.model
+    if not len(test) or not _as_agreed(facts, charter):
+        return Graded(nothing > 0, nothing, nothing)
     scored = facts.scenario == "task"
     allowed = [facts.allowed(name if scored else None) for name in facts.tasks]
-    right = right_rows(embedded, predictor.scores(embedded.test.z), allowed)
     units = np.zeros(len(test), dtype=np.int64) if charter.unit == "client" else test.people
     if units is None:
         raise ConfigError("the declaration names no column of people; test rows are nobody's")
-    return Graded(right, test.tasks, units)
+    scores = np.nan_to_num(scores_by_unit(predictor.scores, embedded, units))
+    right = right_rows(embedded, scores, allowed)
+    held = units >= 0  # a row without client is nobody's, and no unit
+    return Graded(right[held], test.tasks[held], units[held])
+
+
+def _as_agreed(facts: ModelFacts, charter: Charter) -> bool:
+    """Whether a model, which the server sent, is one of this federation."""
+    tasks = {task.name: task.labels for task in charter.tasks}
+    return (facts.family, facts.labels, facts.tasks) == (charter.family, charter.labels, tasks)
 
 
 def own_accuracy(source: Source, charter: Charter, rows: dict[str, str | int], model: Path) -> str:

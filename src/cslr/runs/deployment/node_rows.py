@@ -44,11 +44,22 @@ def rows_of_node(source: Source, charter: Charter, rows: dict[str, str | int]) -
     everybody = population_of(config, embedded, source.seed)
     part = rows.get("part")
     if not isinstance(part, int):
+        _check_one_unit(everybody, charter)
         return everybody
     rng = Seeds(source.seed).at("partition")
     clients, held = assign_clients(embedded.stream, config.stream, rng)
     holder = np.repeat(clients, np.diff(embedded.train.starts)[held])
     return _held(everybody, np.flatnonzero(holder == part), part)
+
+
+def _check_one_unit(everybody: Population, charter: Charter) -> None:
+    """Where a node is the unit its rows are one client's, or it would add a vector for each."""
+    clients = len(np.unique(everybody.clients))
+    if charter.unit == "client" and clients > 1:
+        raise ConfigError(
+            f"this node's file has rows of {clients} clients, but the node as a whole is hidden; "
+            "give all rows the same client, or found the federation with unit = 'person'"
+        )
 
 
 def check_encoder(embedded: EmbeddedStream, charter: Charter) -> None:

@@ -220,7 +220,7 @@ def test_a_damaged_parquet_file_is_refused(write, declare, cut):
 @pytest.mark.parametrize(
     ("ending", "content", "number", "kept"),
     [
-        ("csv", HEAD + GOOD + GOOD + b'"not clo,praise,north,spring,train,p1\nx\n', 4, 2),
+        ("csv", HEAD + GOOD + GOOD + b'"not clo,praise,north,spring,train,p1\n', 4, 2),
         ("csv", HEAD + GOOD + GOOD + b"fine,praise,nor", 4, 2),
         ("jsonl", line() + line() + line()[:-20], 3, 2),
         ("conll", CONLL + b"Jo\tB-PER\nHolm", 9, 1),
@@ -296,14 +296,29 @@ def test_a_refused_line_that_opens_a_quote_takes_only_its_own_row_along(write, d
         load_own(write("csv", HEAD + GOOD + within + GOOD), declare(), PUBLIC)
 
 
-def test_a_stray_quote_does_not_take_the_rest_of_the_file_along(write, declare):
-    stray = b'"fine,praise,north,spring,train,p1\n"a","praise",north,spring,train,p1\n'
-    path = write("csv", HEAD + GOOD + stray + GOOD + GOOD)
-    with pytest.raises(DataError, match=r"line 3: not valid CSV up to line 4"):
-        load_own(path, declare(), PUBLIC)
-    own = load_own(path, declare(), PUBLIC, skip_bad_rows=True)
-    assert own.skipped == {"not a row": 1}
-    assert own.stream.train.texts == ("fine",) * 3
+@pytest.mark.parametrize(
+    ("stray", "told"),
+    [
+        (b'"fine,praise,north,spring,train,p1\n"a","praise",south,spring,train,p2\n', "not valid"),
+        (b'"fine,praise,north,spring,train,p1\na",south,spring,train,p2\n', "5 cells where"),
+        (b'"fine,praise,north,spring,train,p1\nx\n', "the file ends within a quoted cell"),
+    ],
+)
+def test_a_stray_quote_that_takes_other_rows_along_cannot_be_skipped(write, declare, stray, told):
+    """Else one person's row would decide whether the rows of others are learnt from."""
+    for skip in (False, True):
+        with pytest.raises(DataError, match=rf"line 3: {told}.* where rows end is unclear"):
+            load_own(write("csv", HEAD + GOOD + stray), declare(), PUBLIC, skip_bad_rows=skip)
+
+
+@pytest.mark.parametrize(
+    "bad", [b"# client south\nJo\tO\n\n", b"# client = s\xffuth\n\n", b"Jo\tO\n# client = x\n\n"]
+)
+def test_a_comment_that_cannot_be_read_cannot_be_skipped(write, declare, bad):
+    """Else the sentences after it would be given to the client before."""
+    path = write("conll", CONLL + bad + b"Rome\tB-LOC\n")
+    with pytest.raises(DataError, match="what the comment says about the rows after it is unclear"):
+        load_own(path, declare("tagging"), PUBLIC, skip_bad_rows=True)
 
 
 def test_an_open_quote_swallows_no_more_than_a_cell_may_hold(write, declare):

@@ -34,8 +34,8 @@ def conll_rows(path: Path) -> Iterator[Raw | Problem]:
         while block and (comment := _COMMENT.fullmatch(block[0].text)) and not block[0].problem:
             fields[comment["key"]] = comment["value"]
             block = block[1:]
-        if block:
-            yield from _sentences(block, dict(fields))
+        for row in _sentences(block, dict(fields)) if block else ():
+            yield _unclear(row, block) if isinstance(row, Problem) else row
 
 
 def _blocks(path: Path) -> Iterator[list[Line]]:
@@ -64,6 +64,14 @@ def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | P
             yield Raw(
                 sentence.line, {**fields, TEXT: list(sentence.words), LABEL: list(sentence.tags)}
             )
+
+
+def _unclear(problem: Problem, block: list[Line]) -> Problem:
+    """A bad block; if it has a comment, the sentences after it may be given to somebody else."""
+    if not any(line.text.lstrip().startswith("#") for line in block):
+        return problem
+    what = f"{problem.what}; what the comment says about the rows after it is unclear"
+    return Problem(problem.line, "unclear rows", what)
 
 
 def _problem(bad_line: BadLine, last: Line) -> Problem:

@@ -47,7 +47,10 @@ def csv_rows(path: Path, roles: Mapping[str, str], delimiter: str) -> Iterator[R
             if not cells and not refused:
                 continue  # an empty line
             row = _row(cells, header, start, last[0])
-        yield refused[0] if refused else row
+        if isinstance(row, Problem) and last[0].number > start:
+            yield _unclear(start, last[0], row)
+        else:
+            yield refused[0] if refused else row
         refused.clear()
 
 
@@ -65,6 +68,12 @@ def _fed(path: Path, refused: list[Problem], last: list[Line]) -> Iterator[str]:
         if line.problem:
             refused.append(line.problem)
         yield line.text + "\n"
+
+
+def _unclear(start: int, last: Line, problem: Problem) -> Problem:
+    """A quote that is missing in one row takes the rows of others along, whoever they are about."""
+    what = f"{problem.what}; where rows end is unclear up to line {last.number}"
+    return Problem(start, "unclear rows", what)
 
 
 def _malformed(error: csv.Error, start: int, last: Line) -> Problem:

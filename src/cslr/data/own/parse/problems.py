@@ -20,6 +20,7 @@ Kind = Literal[
     "NUL byte",
     "line too long",
     "not a row",
+    "unclear rows",
     "missing column",
     "wrong type",
     "empty text",

@@ -13,7 +13,7 @@ from cslr.data.own.reader.raw import Raw
 __all__ = ["OwnRow", "parse_row"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OwnRow:
     """One text of one client. Private unless it is test."""
 

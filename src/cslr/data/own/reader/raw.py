@@ -20,6 +20,9 @@ class Raw(NamedTuple):
     line: int
     cells: Mapping[str, object]
 
+    def __repr__(self) -> str:
+        return f"Raw(line={self.line})"  # cells are private, and errors may show what they meet
+
 
 def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) -> None:
     """Raise an error if the header lacks a required column, even if bad rows are skipped."""
