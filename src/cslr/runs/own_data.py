@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cslr.config import Config, Evaluate, StreamConfig, with_settings
 from cslr.data.own import (
+    OF_PEOPLE,
     Declaration,
     declaration_path,
     few_public,
@@ -133,8 +134,7 @@ def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
     Left out are budget, unit, numbers of clients and people, and the owner of test rows: changing
     them does not make other rows. So are the public sentences.
     """
-    numbers = {"clients", "people", "clients_per_person", "rows_per_person"}
-    apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", *numbers}
+    apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", "clients", *OF_PEOPLE}
     declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
     path = data.resolve()
     return OwnRows(path, stem_of(path), declared.encode())

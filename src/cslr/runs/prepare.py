@@ -50,12 +50,12 @@ FEW_ROWS: Final = 2
 """Rows that such a client is expected to have of one task."""
 
 
-def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
+def plan_of(settled: SettledConfig, tasks: int, cap: int | None, tasks_per_person: int = 1) -> Plan:
     """The calibrated plan; without noise for methods that release nothing.
 
     cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
-    to one task by default, which gets its whole budget. A curator who pools all rows asks everybody
-    in every round.
+    to as many as are declared, one by default, which then gets its whole budget. A curator who
+    pools all rows asks everybody in every round.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
@@ -75,7 +75,9 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None) -> Plan:
         ),
         tasks,
         q,
-        tasks if method.pools else privacy.cap or (1 if privacy.unit == "person" else cap),
+        tasks
+        if method.pools
+        else privacy.cap or (tasks_per_person if privacy.unit == "person" else cap),
         schedule,
         q if written else method.head_q or q,
     )
@@ -104,7 +106,7 @@ def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
     ):
         return settled
     rounds = replace(settled, config=with_settings(settled.config, {"head.kind": "rounds"}))
-    plan = plan_of(rounds, len(tasks), stream.cap)
+    plan = plan_of(rounds, len(tasks), stream.cap, stream.tasks_per_person)
     units = _registered(settled, stream)
     return rounds if prefers_rounds(plan, units, stream.family) else settled
 
@@ -174,11 +176,17 @@ def _people(
 def _units(config: Config, stream: Stream, count: int) -> Units:
     """What is declared of the units: of people by the stream, of clients by who holds its rows."""
     if config.privacy.unit == "person":
-        return Units(count, stream.rows_per_person, stream.clients_per_person)
+        return units_of_people(stream, count)
     if stream.partition == "given":  # how many rows clients have is theirs to know
         return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
     rows = len(stream.train) / (count * (stream.cap or len(stream.tasks)))
     return Units(count, max(1, int(rows)), tasks=_tasks_of_a_client(config, stream, count))
+
+
+def units_of_people(stream: Stream, count: int) -> Units:
+    """What is declared of so many people. Where nothing is said of tasks, rows tell."""
+    tasks = stream.tasks_per_person if stream.tasks_per_person > 1 else None
+    return Units(count, stream.rows_per_person, stream.clients_per_person, tasks)
 
 
 def _tasks_of_a_client(config: Config, stream: Stream, count: int) -> float:

@@ -128,3 +128,18 @@ def test_a_report_finds_the_declaration_beside_the_file(write, rows, tmp_path):
     path = write("csv", b"text,label,client,label\n")
     with pytest.raises(DataError, match="is duplicated"):
         check_report(path, tmp_path / "other.toml")
+
+
+def test_a_report_says_which_rows_of_people_a_run_would_not_use(write, rows, declare):
+    def remarks(times=1, **numbers):
+        privacy = {"epsilon": 4.0, "unit": "person"}
+        both = [rows[0], rows[0] | {"task": "autumn", "label": "order"}]
+        declared = declare(privacy=privacy, people=5, **numbers)
+        return check(write("csv", both * times), declared).remarks
+
+    one = [remark for remark in remarks() if "tasks_per_person" in remark]
+    assert len(one) == 1
+    assert "rows of 2 tasks" in one[0]
+    assert not any("tasks_per_person" in each for each in remarks(tasks_per_person=2))
+    assert any("about 3 rows of a task" in each for each in remarks(times=3))
+    assert not any("about 3 rows" in each for each in remarks(times=3, rows_per_person=2))

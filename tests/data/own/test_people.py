@@ -8,7 +8,7 @@ import pytest
 from cslr.config import load_config
 from cslr.data.own import check, load_own
 from cslr.data.own.draft import draft
-from cslr.data.own.people import person_address
+from cslr.data.own.people import person_address, typical
 from cslr.errors import ConfigError, DataError
 from cslr.federation.simulation import Population
 from cslr.runs.own_data import complete
@@ -37,6 +37,18 @@ def test_people_are_numbered_with_their_client_and_addressed_by_both_names(write
     expected = [("north", "p1"), ("east", "p2"), ("north", "p1")]
     assert addresses(stream) == [person_address(*names) for names in expected]
     assert (stream.people, stream.rows_per_person, stream.clients_per_person) == (5, 1, 1)
+
+
+def test_a_person_contributes_to_as_many_tasks_as_declared(write, rows, by_person):
+    assert load_own(write("csv", rows), by_person(), PUBLIC).stream.tasks_per_person == 1
+    declared = by_person(tasks_per_person=2)
+    assert load_own(write("csv", rows), declared, PUBLIC).stream.tasks_per_person == 2
+
+
+def test_typical_people_have_the_median_of_rows_and_of_tasks():
+    assert typical({}) == (1, 1)
+    rows = {("a", 0): 4, ("a", 1): 4, ("b", 0): 1, ("b", 1): 6, ("c", 0): 4}
+    assert typical(rows) == (4, 2)
 
 
 def test_an_address_depends_on_nobody_else(write, rows, by_person):
@@ -108,6 +120,7 @@ def test_nobody_moves_another_person_between_train_and_test(write, rows, by_pers
         ({"people": None}, "needs people"),
         ({"columns": {"task": "task", "split": "split"}}, "needs columns.person"),
         ({"clients_per_person": 9}, "more than clients = 4"),
+        ({"tasks_per_person": 3}, "more than the 2 declared tasks"),
         ({"privacy": {"epsilon": 4.0}}, "people is for people as units"),
     ],
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cslr.privacy.plan import Budget, calibrate
+from cslr.privacy.plan import Budget, Unit, calibrate
 from cslr.protocol.step4_aggregate.contribution import (
     FEW_UNITS,
     LEAST_TIED,
@@ -23,13 +24,20 @@ from cslr.protocol.step4_aggregate.contribution import (
 VARIANCES = np.geomspace(3e-2, 3e-4, 384)
 
 
-def plan(epsilon: float, releases: int = 4):
-    return calibrate(Budget(epsilon, unit="person"), releases, cap=1)
+def plan(epsilon: float, releases: int = 4, unit: Unit = "person"):
+    return calibrate(Budget(epsilon, unit=unit), releases, cap=1)
 
 
 def test_silos_with_many_rows_keep_the_resolution_of_few_units():
-    assert resolve(Units(20), plan(4.0), 1, VARIANCES, True) == FEW_UNITS
-    assert resolve(Units(5000, MOST_ROWS), plan(4.0), 1, VARIANCES, True) == FEW_UNITS
+    silos = plan(4.0, unit="client")
+    assert resolve(Units(20), silos, 4, VARIANCES, True) == FEW_UNITS
+    assert resolve(Units(5000, MOST_ROWS), silos, 4, VARIANCES, True) == FEW_UNITS
+
+
+@pytest.mark.parametrize(("rows", "labels", "full"), [(8, 1, 8), (8, 4, 2), (16, 4, 4), (9, 40, 1)])
+def test_of_people_with_many_rows_a_label_counts_fully_from_its_share_of_them(rows, labels, full):
+    found = resolve(Units(5000, rows), plan(4.0), labels, VARIANCES, True)
+    assert found == replace(FEW_UNITS, full_weight=full)
 
 
 def test_few_small_units_keep_it_too():

@@ -18,6 +18,7 @@ from cslr.data.own.load import Gathered, gather
 from cslr.data.own.parse.labels import Known
 from cslr.data.own.parse.problems import described
 from cslr.data.own.parse.row import OwnRow
+from cslr.data.own.people import typical
 from cslr.privacy.plan import promise_warnings
 
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
@@ -138,7 +139,12 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         problems=tuple(described(data, problem) for problem in gathered.problems),
         totals=dict(sorted(gathered.totals.items())),
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
-        remarks=(*_remarks(tasks), *_alike(gathered.clients), *weak),
+        remarks=(
+            *_remarks(tasks),
+            *_alike(gathered.clients),
+            *_of_people(declaration, train),
+            *weak,
+        ),
     )
 
 
@@ -220,6 +226,25 @@ def _alike(clients: tuple[str, ...]) -> Iterator[str]:
                 f"clients {first!r} and {name!r} count as two; if they are the same, give them "
                 "the same name"
             )
+
+
+def _of_people(declaration: Declaration, train: list[OwnRow]) -> Iterator[str]:
+    """Rows of people that a run would leave out, or take for other than they are."""
+    if declaration.privacy.unit != "person":
+        return
+    rows, tasks = typical(Counter((row.person, row.task) for row in train if row.person))
+    if tasks > declaration.tasks_per_person:
+        yield (
+            f"half of the people or more have rows of {tasks} tasks or more, and each contributes "
+            f"to {declaration.tasks_per_person}: declare tasks_per_person if that is expected of "
+            "people like these (a public number), or the other rows are not used"
+        )
+    if max(rows, declaration.rows_per_person) >= 2 * min(rows, declaration.rows_per_person):
+        yield (
+            f"people have about {rows} rows of a task, and rows_per_person = "
+            f"{declaration.rows_per_person}: sums are scaled for that many, so declare what is "
+            "expected of people like these (a public number)"
+        )
 
 
 def _task_lines(task: TaskCounts) -> list[str]:

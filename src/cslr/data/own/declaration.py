@@ -10,7 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,7 @@ from cslr.privacy.plan import Unit
 from cslr.protocol.head import FamilyName
 
 __all__ = [
+    "OF_PEOPLE",
     "Columns",
     "Declaration",
     "DeclaredLabel",
@@ -63,6 +64,12 @@ class Columns(_Section):
     def roles(self) -> dict[str, str]:
         """The required columns, by role."""
         return {role: name for role, name in self.model_dump().items() if name is not None}
+
+
+OF_PEOPLE: Final = frozenset(
+    {"people", "clients_per_person", "rows_per_person", "tasks_per_person"}
+)
+"""What is declared where a person is the unit."""
 
 
 class DeclaredLabel(_Section):
@@ -107,6 +114,8 @@ class Declaration(_Section):
     """The most clients that hold rows of one person."""
     rows_per_person: int = Field(1, ge=1)
     """Rows that a person is expected to have of one task."""
+    tasks_per_person: int = Field(1, ge=1)
+    """The most tasks that a person contributes to."""
     separator: str = Field("|", min_length=1)
     """Between several labels, or the tags of a sentence, in one cell."""
     delimiter: Literal[",", ";", "\t", "|"] = ","
@@ -170,7 +179,7 @@ class Declaration(_Section):
 
     def _check_unit(self) -> None:
         """The unit can be a person only with a person column and a declared number of people."""
-        given = self.model_fields_set & {"people", "clients_per_person", "rows_per_person"}
+        given = self.model_fields_set & OF_PEOPLE
         if self.privacy.unit == "client":
             if given:
                 raise ValueError(
@@ -192,6 +201,11 @@ class Declaration(_Section):
             raise ValueError(
                 f"clients_per_person = {self.clients_per_person} is more than clients = "
                 f"{self.clients}; a person cannot be with more clients than there are"
+            )
+        if self.tasks_per_person > len(self.tasks):
+            raise ValueError(
+                f"tasks_per_person = {self.tasks_per_person} is more than the {len(self.tasks)} "
+                "declared tasks; a person cannot have rows of more"
             )
 
     def _check_tasks(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,6 +20,7 @@ from cslr.data.own.formats.csv import csv_delimiter
 from cslr.data.own.guess import Guess, guess_columns
 from cslr.data.own.parse.cells import name_in, names_in
 from cslr.data.own.parse.problems import Problem, Unfit
+from cslr.data.own.people import typical
 from cslr.data.own.reader.file_format import format_of, stem_of
 from cslr.data.own.reader.raw import Raw
 from cslr.data.own.reader.read_file import raw_rows
@@ -100,7 +102,9 @@ def _people(seen: Seen) -> Iterator[str]:
     most = max(map(len, seen.people.values()))
     if most > 1:
         yield f"clients_per_person = {most}  # confirm: clients with rows of one person"
-    yield "# rows_per_person = 1  # expected number of rows of a person in one task"
+    rows, tasks = typical(seen.rows_of_people)
+    yield f"rows_per_person = {rows}  # confirm: rows of a person in one task, about"
+    yield f"tasks_per_person = {tasks}  # confirm: tasks it has rows of, about"
 
 
 def _privacy(seen: Seen) -> Iterator[str]:
@@ -204,6 +208,8 @@ class Seen:
     splits: set[str] = field(default_factory=set)
     people: dict[str, set[str]] = field(default_factory=dict)
     """The clients each person was seen with."""
+    rows_of_people: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows of each person in each task, both by name."""
     guesses: Mapping[str, Guess] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     """The first rows that cannot be read."""
@@ -279,6 +285,7 @@ def _note(row: Raw, seen: Seen) -> None:
     seen.clients |= {client} - {""}
     if person := _single(row, seen, "person"):
         seen.people.setdefault(person, set()).update({client} - {""})
+        seen.rows_of_people[person, _single(row, seen, "task")] += 1
     if len(seen.splits) < MOST_NAMES:
         seen.splits |= {split.lower()} - {""}
     task, labels = _single(row, seen, "task"), _labels_in(row, seen)

@@ -81,6 +81,7 @@ def load_own(
         people=declaration.people,
         rows_per_person=declaration.rows_per_person,
         clients_per_person=declaration.clients_per_person,
+        tasks_per_person=declaration.tasks_per_person,
         person_ids=_person_ids(gathered) if by_person else None,
     )
     return OwnData(stream, names, dict(sorted(gathered.totals.items())))

@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from statistics import median_low
+from typing import Any, Final
 
 from cslr.data.own.parse.problems import Kind, Problem, quoted
 from cslr.data.own.parse.row import OwnRow
 from cslr.privacy.plan import Unit
 
-__all__ = ["TOO_MANY", "Met", "person_address", "with_test"]
+__all__ = ["TOO_MANY", "Met", "person_address", "typical", "with_test"]
 
 TOO_MANY: Final[tuple[Kind, ...]] = ("person in two clients", "person in too many clients")
 """Problems of rows that cannot be left out."""
 
 _PERSON_PREFIX: Final = b"cslr/own/person/1"
 _TEST_PREFIX: Final = b"cslr/own/test/1"
+
+
+def typical(rows: Mapping[tuple[str, Any], int]) -> tuple[int, int]:
+    """PRIVATE. Medians: rows of a person in a task that it has rows of, and tasks of a person.
+
+    rows: the number of rows of each person in each task.
+    """
+    if not rows:
+        return 1, 1
+    tasks = Counter(person for person, _ in rows)
+    return int(median_low(rows.values())), int(median_low(tasks.values()))
 
 
 @dataclass

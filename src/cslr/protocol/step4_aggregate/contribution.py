@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -452,8 +452,10 @@ def resolve(
     labels_per_task: the most labels of a task. may_tie: whether a matrix may be sent at all.
     """
     full = max(1, min(units.rows, MOST_ROWS))
-    if full == MOST_ROWS or expected_weight(units, plan, labels_per_task) < MANY:
+    if expected_weight(units, plan, labels_per_task) < MANY:
         return FEW_UNITS
+    if full == MOST_ROWS:
+        return _many_rows(units, plan, labels_per_task)
     return Resolution(
         full_weight=full,
         weight_scale=0.3,
@@ -463,6 +465,16 @@ def resolve(
         simulated_rows=full,
         simulated_labels=1,
     )
+
+
+def _many_rows(units: Units, plan: Plan, labels_per_task: int) -> Resolution:
+    """Units with rows of all labels of a task: of people a label's rows follow from the declared.
+
+    Of clients nobody knows how many rows they have, so a label counts fully from the most on.
+    """
+    if plan.budget.unit != "person":
+        return FEW_UNITS
+    return replace(FEW_UNITS, full_weight=max(1, min(units.rows // labels_per_task, MOST_ROWS)))
 
 
 def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:

@@ -24,6 +24,7 @@ from cslr.protocol.step4_aggregate.contribution import Units
 from cslr.runs.deployment.source import Source
 from cslr.runs.directory import SeedDirectory
 from cslr.runs.embedded import EmbeddedStream, embed_stream
+from cslr.runs.prepare import units_of_people
 from cslr.seeding import Seeds
 
 __all__ = [
@@ -95,7 +96,8 @@ def found(wanted: Wanted) -> Founded:
     embedded = public_side(wanted.source, wanted)
     coordinates = 1
     for _ in range(3):
-        plan = _plan(wanted, len(embedded.stream.tasks), coordinates)
+        stream = embedded.stream
+        plan = _plan(wanted, len(stream.tasks), stream.tasks_per_person, coordinates)
         agreement = agree(public_context(embedded, plan, wanted))
         found_size = _coordinates(agreement, embedded, wanted)
         if found_size == coordinates:
@@ -142,11 +144,11 @@ def public_side(source: Source, wanted: Wanted) -> EmbeddedStream:
     return embed_stream(source.without_rows(), config, 0.0, progress=False)
 
 
-def _plan(wanted: Wanted, tasks: int, coordinates: int) -> Plan:
+def _plan(wanted: Wanted, tasks: int, tasks_per_person: int, coordinates: int) -> Plan:
     n, t, c = wanted.members, wanted.threshold, wanted.colluders
     SumTerms("check", tuple(bytes([i // 256, i % 256] * 16) for i in range(n)), t, c)
     shares = ClientNoise(n, t, c, coordinates, wanted.spare)
-    cap = wanted.cap or (1 if wanted.unit == "person" else None)
+    cap = wanted.cap or (tasks_per_person if wanted.unit == "person" else None)
     budget = Budget(wanted.epsilon, wanted.delta, unit=wanted.unit)
     schedule = Schedule(int(not wanted.rounds), head=wanted.rounds, evaluation=wanted.evaluation)
     return calibrate(budget, tasks, cap=cap, schedule=schedule, clients=shares)
@@ -194,7 +196,7 @@ def _units(embedded: EmbeddedStream, wanted: Wanted) -> Units:
     stream = embedded.stream
     if wanted.unit == "client":
         return Units(wanted.members)
-    return Units(stream.registered_people, stream.rows_per_person, stream.clients_per_person)
+    return units_of_people(stream, stream.registered_people)
 
 
 def _nobody(embedded: EmbeddedStream, count: int) -> Population:

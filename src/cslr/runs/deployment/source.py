@@ -125,6 +125,7 @@ class Source(BaseModel):
             partition="given",
             people=declaration.people,
             rows_per_person=declaration.rows_per_person,
+            tasks_per_person=declaration.tasks_per_person,
             clients_per_person=declaration.clients_per_person,
         )
 

@@ -1,0 +1,191 @@
+"""Rows of the data sets in outside.py, read from packages that anybody can download."""
+
+from __future__ import annotations
+
+import email
+import gettext
+import json
+import re
+from collections.abc import Iterator, Mapping
+from email.message import Message
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+__all__ = ["SOURCES", "Row"]
+
+LONGEST: Final = 400
+LONGEST_MAIL: Final = 4_000
+NOUN, VERB = 3, 29
+"""Numbers of the first lexicographer files of nouns and verbs, in the order of lexnames(5)."""
+_NOUNS: Final = (
+    "Tops act animal artifact attribute body cognition communication event feeling food group "
+    "location motive object person phenomenon plant possession process quantity relation shape "
+    "state substance time"
+)
+_VERBS: Final = (
+    "body change cognition communication competition consumption contact creation emotion motion "
+    "perception possession social stative weather"
+)
+LEXNAMES: Final = {
+    **{NOUN + place: f"noun.{name}" for place, name in enumerate(_NOUNS.split())},
+    **{VERB + place: f"verb.{name}" for place, name in enumerate(_VERBS.split())},
+}
+GROUPS: Final = {
+    **{0: "smileys", 1: "people", 3: "animals", 4: "food"},
+    **{5: "travel", 6: "activities", 7: "objects", 8: "symbols"},
+}
+CATALOGUES: Final = {
+    "gcc": ("gcc-12", "cpplib-12"),
+    "postgres": ("postgres-15", "plpgsql-15"),
+    "gnupg": ("gnupg2",),
+    "gimp": ("gimp20",),
+    "gnumeric": ("gnumeric-1.12.55",),
+    "apt": ("apt", "aptitude"),
+}
+"""Of programs whose catalogue of messages has another name."""
+
+_Labels = Mapping[str, str]
+
+
+class Row(NamedTuple):
+    """A text, its labels with the main one first, and whoever keeps it."""
+
+    text: str
+    labels: tuple[str, ...]
+    keeper: str
+    person: str = ""
+    """Whose row it is; empty: its own."""
+    task: str = ""
+    """Where labels recur in all tasks."""
+
+
+def packages(available: Path) -> Iterator[dict[str, str]]:
+    """The fields of every package that ``apt-cache dumpavail`` lists."""
+    for block in available.read_text(encoding="utf-8").split("\n\n"):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in block.splitlines():
+            if line.startswith(" "):
+                fields[name] += line
+            elif ": " in line:
+                name, fields[name] = line.split(": ", 1)
+        if "Description" in fields:
+            yield fields
+
+
+def sections(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Packages of the declared sections."""
+    for fields in packages(folder / "available.txt"):
+        if fields.get("Section") in labels:
+            yield Row(_plain(fields["Description"]), (fields["Section"],), fields["Maintainer"])
+
+
+def purposes(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Packages that have one of the declared purposes among their tags."""
+    return _tagged(folder, labels, "use")
+
+
+def media(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Packages that work with one of the declared media."""
+    return _tagged(folder, labels, "works-with")
+
+
+def _tagged(folder: Path, labels: _Labels, facet: str) -> Iterator[Row]:
+    for fields in packages(folder / "available.txt"):
+        tags = dict.fromkeys(re.findall(f"{facet}::([a-z-]+)", fields.get("Tag", "")))
+        if chosen := tuple(tag for tag in tags if tag in labels):
+            yield Row(_plain(fields["Description"]), chosen, fields["Maintainer"])
+
+
+def sayings(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Sayings of the declared files; each is kept by itself."""
+    return _fortunes(folder / "games" / "fortunes", labels)
+
+
+def deutsch(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """The same of German ones."""
+    return _fortunes(folder / "games" / "fortunes" / "de", labels)
+
+
+def _fortunes(folder: Path, labels: _Labels) -> Iterator[Row]:
+    for label in labels:
+        for text in (folder / label).read_text(encoding="utf-8").split("\n%\n"):
+            plain = _plain(text)
+            yield Row(plain[:LONGEST], (label,), plain)
+
+
+def glosses(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Definitions in WordNet, and the lexicographer file of each."""
+    for part in ("noun", "verb"):
+        for line in (folder / "wordnet" / f"data.{part}").read_text(encoding="utf-8").splitlines():
+            if not line.startswith("  "):
+                label = LEXNAMES[int(line.split()[1])]
+                gloss = line.split("| ", 1)[1].split('; "')[0].strip()
+                if label in labels:
+                    yield Row(gloss, (label,), gloss)
+
+
+def messages(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """English messages of programs, from the catalogues of their translations."""
+    for label in labels:
+        for name in CATALOGUES.get(label, (label,)):
+            path = folder / "locale" / "de" / "LC_MESSAGES" / f"{name}.mo"
+            with path.open("rb") as file:
+                catalogue: dict[Any, str] = vars(gettext.GNUTranslations(file))["_catalog"]
+            for key in catalogue:
+                message = key[0] if isinstance(key, tuple) else key
+                text = _plain(message.rpartition("\x04")[2].replace("_", ""))
+                yield Row(text, (label,), text)
+
+
+def emoji(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """English names of emoji, and the group of each."""
+    del labels
+    return _emoji(folder, "en", "")
+
+
+def languages(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """The same in four languages, one after the other."""
+    del labels
+    for language in ("en", "de", "fr", "es"):
+        yield from _emoji(folder, language, language)
+
+
+def _emoji(folder: Path, language: str, task: str) -> Iterator[Row]:
+    path = folder / "emojibase-data" / language / "data.json"
+    for each in json.loads(path.read_text(encoding="utf-8")):
+        if each.get("group") in GROUPS:
+            labels = (GROUPS[each["group"]],)
+            yield Row(each["label"], labels, each["hexcode"], task=task)
+
+
+def mail(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Public mail and spam; the sender is the person."""
+    del labels
+    for path in sorted((folder / "spam-assassin").glob("*/*.json")):
+        whole = email.message_from_string(json.loads(path.read_text(encoding="utf-8"))["text"])
+        body = re.sub(r"<[^>]*>", " ", _body(whole)).replace("\x00", "")
+        text = _plain(f"{whole.get('Subject', '')}. {body}").encode("utf-8", "ignore").decode()
+        label, sender = "spam" if "spam" in path.parent.name else "mail", str(whole.get("From"))
+        yield Row(text[:LONGEST_MAIL], (label,), sender, sender)
+
+
+def _body(message: Message) -> str:
+    """The first part of a message."""
+    while message.is_multipart():
+        message = message.get_payload(0)  # type: ignore[assignment]
+    body = message.get_payload()
+    return body if isinstance(body, str) else ""
+
+
+def _plain(text: str) -> str:
+    """One line without what stands in brackets."""
+    return " ".join(re.sub(r"\(.*?\)", "", text, flags=re.DOTALL).split())
+
+
+SOURCES: Final = {
+    **{"sections": sections, "purposes": purposes, "sayings": sayings, "glosses": glosses},
+    **{"messages": messages, "media": media, "emoji": emoji, "languages": languages},
+    **{"deutsch": deutsch, "mail": mail},
+}
+"""The rows of each data set, from the folder that the packages are unpacked in."""
