@@ -103,8 +103,9 @@ def _people(seen: Seen) -> Iterator[str]:
     if most > 1:
         yield f"clients_per_person = {most}  # confirm: clients with rows of one person"
     rows, tasks = typical(seen.rows_of_people)
-    yield f"rows_per_person = {rows}  # confirm: rows of a person in one task, about"
-    yield f"tasks_per_person = {tasks}  # confirm: tasks it has rows of, about"
+    yield "# The next two are published: confirm them as what is expected of people like these."
+    yield f"rows_per_person = {rows}  # confirm: rows of a person in one task; the median here"
+    yield f"tasks_per_person = {tasks}  # confirm: tasks that a person has rows of; the median here"
 
 
 def _privacy(seen: Seen) -> Iterator[str]:
