@@ -104,8 +104,8 @@ def _people(seen: Seen) -> Iterator[str]:
         yield f"clients_per_person = {most}  # confirm: clients with rows of one person"
     rows, tasks = typical(seen.rows_of_people)
     yield "# The next two are published: confirm them as what is expected of people like these."
-    yield f"rows_per_person = {rows}  # confirm: rows of a person in one task; the median here"
-    yield f"tasks_per_person = {tasks}  # confirm: tasks that a person has rows of; the median here"
+    yield f"rows_per_person = {rows}  # confirm: rows expected of a person in one task"
+    yield f"tasks_per_person = {tasks}  # confirm: tasks that a person is expected in"
 
 
 def _privacy(seen: Seen) -> Iterator[str]:
