@@ -78,7 +78,7 @@ def _top(path: Path, seen: Seen) -> Iterator[str]:
     yield f'scenario = "{_scenario(seen)}"  # confirm: class, domain or task'
     yield "# N is public: the number of registered clients, with or without rows."
     if seen.clients:
-        yield f"clients = {len(seen.clients)}  # confirm: this many have rows"
+        yield f"clients = {len(seen.clients)}  # confirm: how many are registered"
     else:
         yield "clients = 1  # fill in: no column of clients was found, so none could be counted"
     yield from _people(seen)
@@ -98,7 +98,7 @@ def _people(seen: Seen) -> Iterator[str]:
     if not seen.people:
         return
     yield "# The number of people registered with all clients together is public, too."
-    yield f"people = {len(seen.people)}  # confirm: this many have rows"
+    yield f"people = {len(seen.people)}  # confirm: how many are registered"
     most = max(map(len, seen.people.values()))
     if most > 1:
         yield f"clients_per_person = {most}  # confirm: clients with rows of one person"
