@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from cslr.numerics.mixture import Mixture, fit, moments, one_component
+from cslr.paper_constants import PaperConstants
 from cslr.protocol import step1_list
 from cslr.protocol.step1_list import (
     ListLearner,
     clip_embeddings,
+    coordinates_of,
     group_lists,
     learn_lists,
     steadied,
@@ -142,6 +144,23 @@ def test_another_stream_may_begin_elsewhere_and_the_same_one_does_not():
 def test_embeddings_are_clipped_to_the_unit_ball_and_short_ones_left_alone():
     z = np.array([[[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]])
     np.testing.assert_allclose(clip_embeddings(z), [[[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]])
+
+
+@pytest.mark.parametrize("bound", [0.1, 1.0, 2.0])
+def test_a_long_embedding_is_as_long_as_the_bound_and_a_short_one_as_it_was(bound):
+    """B_z of the paper may be another than 1: without it no sum has a sensitivity."""
+    z = np.array([[3.0, 4.0], [0.5 * bound, 0.0]])
+    np.testing.assert_allclose(clip_embeddings(z, bound), [[0.6 * bound, 0.8 * bound], z[1]])
+
+
+def test_embeddings_are_no_longer_than_the_papers_bound_before_they_have_coordinates(world):
+    request, examples = asked(world, 1)
+    short = replace(request, paper=PaperConstants(b_z=0.5))
+    expected = request.space.into(clip_embeddings(examples.z, 0.5))
+    np.testing.assert_array_equal(coordinates_of(examples, short), expected)
+    longest = coordinates_of(examples, request)
+    np.testing.assert_array_equal(longest, request.space.into(clip_embeddings(examples.z, 1.0)))
+    assert not np.allclose(longest, expected)
 
 
 def test_a_row_is_clipped_as_if_alone():

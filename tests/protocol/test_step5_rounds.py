@@ -187,10 +187,17 @@ def test_the_weaker_the_signal_the_less_is_expected_of_the_rows(world):
     space = LinearSpace.of(world.public)
     expected = [
         LinearRule.start(space, world.family(), world.texts, signal).unknown.sum()
-        for signal in (1.0, 10.0, 100.0, 1000.0, math.inf)
+        for signal in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, math.inf)
     ]
-    assert expected == sorted(expected)
-    assert expected[0] < 1e-5 * expected[-1]
+    assert all(np.diff(expected) > 0)
+    assert expected[2] < 1e-5 * expected[-1]
+
+
+def test_without_any_unit_nothing_is_expected_and_the_rule_stays_where_it_began(world):
+    space = LinearSpace.of(world.public)
+    rule = LinearRule.start(space, world.family(), world.texts, signal=0.0)
+    moved = rule.moved(np.ones(rule.mean.size), NoisyGradient(1.0, 1.0, 15))
+    np.testing.assert_allclose(moved.mean, rule.mean, atol=1e-12)
 
 
 def test_what_is_unknown_shrinks_with_every_gradient_and_stays_positive(rule):
