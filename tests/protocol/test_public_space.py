@@ -368,7 +368,9 @@ def test_products_of_small_units_fill_the_tiles_of_matrix_libraries():
     assert [BLOCK % tile for tile in (4, 6, 8, 12, 16, 24, 32, 48, 64)] == [0] * 9
 
 
-@pytest.mark.parametrize(("sentences", "members"), [(41, 2), (59, 2), (60, 3), (399, 19), (900, 20)])
+@pytest.mark.parametrize(
+    ("sentences", "members"), [(41, 2), (59, 2), (60, 3), (399, 19), (900, 20)]
+)
 def test_a_local_topic_has_a_twentieth_of_few_sentences_and_twenty_of_many(sentences, members):
     means, residuals = _local_topics(corpus(sentences), Seeds(1).at("anchors"))
     assert len(means) == sentences
