@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.numerics.mixture import Mixture, fit, moments, one_component
+from cslr.numerics.mixture import Gaussians, Mixture, fit, moments, one_component
 from cslr.paper_constants import PaperConstants
 from cslr.protocol import step1_list
 from cslr.protocol.step1_list import (
     ListLearner,
+    candidate_targets,
     clip_embeddings,
     coordinates_of,
     group_lists,
     learn_lists,
+    shares_of,
     steadied,
 )
 from cslr.seeding import Seeds
@@ -267,3 +269,62 @@ def test_how_far_a_client_is_padded_does_not_matter_bit_for_bit():
     one, two = one_component(x, mask, 1e-6), one_component(longer, more, 1e-6)
     np.testing.assert_array_equal(one.gaussians.mean, two.gaussians.mean)
     np.testing.assert_array_equal(one.gaussians.covariance, two.gaussians.covariance)
+
+
+# -- many directions, few rows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("direction", "found"), [(0, True), (63, True), (64, False)])
+def test_clumps_are_looked_for_in_the_first_64_directions_alone(direction, found):
+    """In hundreds of them a few dozen examples only find themselves."""
+    x = np.zeros((1, 60, 70))
+    x[0, :, direction] = 4.0 * (np.arange(60) % 2 * 2 - 1)
+    learner, mask = ListLearner(2, starts=8), np.ones((1, 60), dtype=bool)
+    lists = learn_lists(x, mask, np.ones(70), learner, streams(1))
+    means = np.sort(lists.gaussians.mean[0, :, direction])
+    assert lists.gaussians.mean.shape == (1, 2, 70)
+    assert np.allclose(means, [-4.0, 4.0], atol=0.1) is found
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_client_with_one_row_has_variances_of_a_millionth_of_the_public_ones(size):
+    """No variance is zero: its density would be infinite."""
+    x, mask = clients(b=1, n=20)
+    lists = learn(x, np.arange(20)[None] == 3, size)
+    floor = 1e-6 * SPECTRUM.mean()
+    np.testing.assert_allclose(lists.gaussians.covariance, floor)
+
+
+def test_targets_of_a_candidate_are_the_mean_of_its_share_of_the_rows():
+    """Two clumps and a candidate without rows; what stands in the padding does not matter."""
+    x = np.array([[[-4.0], [-4.2], [4.0], [0.0]]])
+    mask = np.array([[True, True, True, False]])
+    lists = Mixture(
+        np.array([[2 / 3, 1 / 3, 0.0]]),
+        Gaussians(np.array([[[-4.0], [4.0], [99.0]]]), np.full((1, 3, 1), 0.1)),
+    )
+    y = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [7.0, 7.0]]])
+    found = candidate_targets(y, x, mask, lists, np.array([0.5, 0.5]), 2)
+    np.testing.assert_allclose(found, [[[0.0, 0.0], [-0.5, 0.5], [0.0, 0.0]]], atol=1e-9)
+    shares = shares_of(lists, x, mask)
+    assert shares.shape == (1, 4, 3)
+    np.testing.assert_allclose(shares.sum(axis=-1), [[1, 1, 1, 0]], atol=1e-9)
+    assert candidate_targets(y, x, mask, lists, np.zeros(2), 0).shape == (1, 3, 0)
+    assert not candidate_targets(None, x, mask, lists, np.zeros(2), 2).any()
+
+
+def test_groups_with_a_label_in_common_are_refused(world):
+    request, examples = asked(world, 1)
+    shared = replace(request, groups=((0, 1), (1, 2)))
+    with pytest.raises(ValueError, match="must not have a label in common"):
+        list(group_lists(examples, shared))
+
+
+def test_a_label_beyond_those_that_clients_hold_has_an_empty_group(world):
+    """A federation declares labels that nobody may have yet."""
+    request, examples = asked(world, 1)
+    people = [group for _, group in group_lists(examples, replace(request, groups=((7,), (0,))))]
+    assert people[0].counts.sum() == 0
+    np.testing.assert_array_equal(
+        people[1].counts, ((examples.labels == 0) & examples.mask).sum(axis=1)
+    )

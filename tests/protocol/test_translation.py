@@ -316,3 +316,9 @@ def test_a_corpus_keeps_its_name_from_version_to_version():
     """Nodes of a federation compare it, and kept runs carry it."""
     assert corpus_digest(["My head hurts.", "", "Ärzte"]) == "bbe4da50e0d5897e"
     assert corpus_digest([]) == "e3b0c44298fc1c14"  # SHA-256 of nothing
+
+
+@pytest.mark.parametrize("length", [1e-6, 0.1, 30.0])
+def test_a_mapped_text_has_unit_length_however_short_the_map_makes_it(length):
+    there = Affine(length * np.eye(2), np.zeros(2))(np.array([[0.6, 0.8]]))
+    np.testing.assert_allclose(there, [[0.6, 0.8]])
