@@ -289,7 +289,7 @@ def test_clumps_are_looked_for_in_the_first_64_directions_alone(direction, found
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_client_with_one_row_has_variances_of_a_millionth_of_the_public_ones(size):
     """No variance is zero: its density would be infinite."""
-    x, mask = clients(b=1, n=20)
+    x, _ = clients(b=1, n=20)
     lists = learn(x, np.arange(20)[None] == 3, size)
     floor = 1e-6 * SPECTRUM.mean()
     np.testing.assert_allclose(lists.gaussians.covariance, floor)
