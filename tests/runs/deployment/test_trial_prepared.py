@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'cslr[flower]'"
 from cslr.errors import ConfigError
 from cslr.federation.flower.processes import Processes
 from cslr.federation.parties.node_files import NodeFiles
-from cslr.runs.deployment import trial
+from cslr.runs.deployment import server_machine, trial
 from cslr.runs.deployment.founding import Wanted
 from cslr.runs.deployment.serving import Served
 from cslr.runs.deployment.source import source_of_stream
@@ -84,3 +85,23 @@ def test_a_trial_notices_a_server_that_ended(tmp_path):
         processes.start("serve", [sys.executable, "-c", "raise SystemExit(3)"]).wait()
         with pytest.raises(ConfigError, match="serve ended with code 3"):
             wait_until_served(Served(tmp_path), processes, seconds=60.0)
+
+
+def test_a_trial_looks_for_its_server_several_times_a_second(tmp_path, monkeypatch):
+    """And gives it twice the time that the server gives its SuperLink."""
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            (tmp_path / "server").mkdir()
+            (tmp_path / "server" / "serving").write_bytes(b"")
+
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=sleep)
+    monkeypatch.setattr(trial, "time", clock)
+    with Processes(tmp_path / "logs") as processes:
+        wait_until_served(Served(tmp_path), processes)
+    assert len(slept) == 3
+    assert max(slept) <= 0.5
+    default = inspect.signature(wait_until_served).parameters["seconds"].default
+    assert default == 2 * server_machine._START
