@@ -395,3 +395,14 @@ def test_sentences_of_a_task_with_an_unknown_tag_are_wrong():
     scores = np.array([[5.0, 0, 0, 0, 0], [0, 5.0, 0, 0, 0], [5.0, 0, 0, 0, 0]])
     scores[:2, 3] = -np.inf
     assert right_rows(embedded, scores, [EVERY, EVERY]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("favoured", [0.0, 9.0])
+def test_a_sentence_is_right_by_the_best_of_the_tags_that_are_allowed(favoured):
+    """B-place, which its task does not have, is no answer however high or low its score is."""
+    embedded = study_of("tagging", [[1, 0], [0]], [0, 0], ((0, 1),))
+    scores = 5.0 * np.eye(5)[[1, 0, 0]]
+    scores[:, 3] += favoured
+    allowed = [np.array([True, True, False])]
+    np.testing.assert_array_equal(right_rows(embedded, scores, allowed), [True, True])
+    np.testing.assert_array_equal(right_rows(embedded, -scores, allowed), [False, False])
