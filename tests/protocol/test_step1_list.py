@@ -10,12 +10,14 @@ import pytest
 from cslr.numerics.mixture import Gaussians, Mixture, fit, moments, one_component
 from cslr.paper_constants import PaperConstants
 from cslr.protocol import step1_list
+from cslr.protocol.head import Head
 from cslr.protocol.step1_list import (
     ListLearner,
     candidate_targets,
     clip_embeddings,
     coordinates_of,
     group_lists,
+    group_targets,
     learn_lists,
     shares_of,
     steadied,
@@ -328,3 +330,27 @@ def test_a_label_beyond_those_that_clients_hold_has_an_empty_group(world):
     np.testing.assert_array_equal(
         people[1].counts, ((examples.labels == 0) & examples.mask).sum(axis=1)
     )
+
+
+def test_logits_of_a_head_are_no_longer_than_one_before_they_are_averaged(world):
+    """One row with a score of a thousand would else be the whole target of its client."""
+    rng = np.random.default_rng(4)
+    weights = 1e3 * rng.standard_normal((24, 4)).astype(np.float32)
+    identity = np.eye(4, dtype=np.float32)
+    head = Head(weights, np.zeros(4, np.float32), identity, np.zeros(4, np.float32))
+    request, examples = (
+        world.agreement(pooled=True).request(0, (0, 1), head=head),
+        world.examples(0),
+    )
+    assert request.layout.targets == 4
+    for x, group in group_lists(examples, request):
+        targets = group_targets(examples, x, group, request)
+        logits = head.scores(examples.z).astype(np.float64)
+        logits -= logits.mean(axis=-1, keepdims=True)
+        length = np.linalg.norm(logits, axis=-1, keepdims=True)
+        clipped = logits / np.maximum(length, 1.0)
+        for client in range(12):
+            mine = np.isin(examples.labels[client], group.group) & examples.mask[client]
+            if mine.any():
+                expected = clipped[client, mine].mean(axis=0)
+                np.testing.assert_allclose(targets[client, 0], expected, atol=1e-5)
