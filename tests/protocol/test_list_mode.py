@@ -10,9 +10,18 @@ import pytest
 from scipy import stats
 
 from cslr.errors import BudgetExceeded, LedgerCorrupted
+from cslr.paper_constants import PaperConstants
 from cslr.privacy.plan import Budget, Schedule, calibrate
 from cslr.privacy.values import _SEAL, Grid
-from cslr.protocol.list_mode import list_ask, list_of, list_statistics, server_ids
+from cslr.protocol import list_mode
+from cslr.protocol.list_mode import (
+    _written_names,
+    list_ask,
+    list_of,
+    list_statistics,
+    server_ids,
+)
+from cslr.protocol.literal.naming import Named
 from cslr.protocol.round import Session, replay_of, statistics_of
 from cslr.protocol.step3_match import MATCHERS
 from cslr.protocol.step4_aggregate.contribution import Statistics
@@ -288,3 +297,57 @@ def test_a_client_that_sent_no_list_counts_nowhere_and_changes_nothing_for_other
     for block, before in zip(vars(found).values(), vars(whole).values(), strict=True):
         np.testing.assert_array_equal(block[3], 0.0)
         np.testing.assert_array_equal(np.delete(block, 3, axis=0), np.delete(before, 3, axis=0))
+
+
+# -- the paper's lists -----------------------------------------------------------------------------
+
+
+def test_means_are_selected_from_the_released_entries_of_the_same_group(world):
+    """Two groups and three clients with lists of two: six candidates each, client by client."""
+    agreement = world.agreement(release="list", sub_modes=2, list_size=2, list_bound=BOUND)
+    rng = np.random.default_rng(0)
+    offered = replace(
+        agreement.request(0, (0, 1)), candidates=np.zeros((2, 5, 8)), paper=PaperConstants()
+    )
+    mean, ids = rng.standard_normal((3, 2, 2, 8)), rng.integers(2, size=(3, 2, 2))
+    found = _written_names(offered, [7, 3, 5], Named(ids, mean, None))
+    assert found.candidates.shape == (2, 6, 8)
+    assert found.layout.dimension == 6
+    for group in range(2):
+        np.testing.assert_array_equal(found.candidates[group], np.concatenate(mean[:, group]))
+    for client, place in ((7, 0), (3, 1), (5, 2)):
+        np.testing.assert_array_equal(found.names[client], ids[place])
+
+
+def test_means_that_are_averaged_have_no_candidates(world):
+    agreement = world.agreement(release="list", sub_modes=2, list_size=2, list_bound=BOUND)
+    request = replace(agreement.request(0, (0, 1)), paper=PaperConstants())
+    signed = np.ones((1, 2, 2, 24))
+    found = _written_names(
+        request, [4], Named(np.ones((1, 2, 2), np.int64), np.zeros((1, 2, 2, 8)), signed)
+    )
+    assert found.candidates is None
+    assert found.layout == request.layout
+    assert found.signed is signed
+
+
+def test_spreads_of_noisy_lists_stay_within_a_quarter_and_four_times_the_public_one(
+    world, agreement, monkeypatch
+):
+    """Noise may say that a variance is negative; a density needs a positive one."""
+    seen = []
+    monkeypatch.setattr(
+        list_mode,
+        "_clustered",
+        lambda found, request: seen.append(found) or np.zeros(found.mean.shape[:-1], np.int64),
+    )
+    weight = np.array([[0.5, 0.1, -3.0, 1.0]])
+    second = np.array([[[-9.0], [0.25], [9.0], [0.5]]])
+    lists = Statistics(weight, np.ones((1, 4, 8)), second, np.zeros((1, 4, 0)))
+    request = agreement.request(0, (0, 1))
+    server_ids(lists, request)
+    (found,) = seen
+    # Statistics are divided by their weight, and by a quarter at least: one over the list's size.
+    np.testing.assert_allclose(found.mean[0, :, 0], [2.0, 4.0, 4.0, 1.0])
+    times = found.covariance[0] / request.space.spread
+    np.testing.assert_allclose(times, np.array([[0.25], [2.0], [4.0], [1.5]]) * np.ones(8))

@@ -10,6 +10,7 @@ import pytest
 from cslr.protocol import public_space
 from cslr.protocol.agreement import simulated_clients
 from cslr.protocol.public_space import (
+    BLOCK,
     FEW_ROWS,
     _local_topics,
     build_space,
@@ -84,6 +85,7 @@ def test_the_same_corpus_and_stream_give_the_same_space(world):
         build_space(world.public, "synthetic", 8, 24, Seeds(13).at("anchors")) for _ in range(2)
     )
     assert one.digest() == two.digest()
+    assert len(bytes.fromhex(one.digest())) == 16
     np.testing.assert_array_equal(one.basis, two.basis)
 
 
@@ -349,3 +351,118 @@ def test_rows_that_are_no_units_are_projected_in_one_product(world, monkeypatch)
         z = np.random.default_rng(1).standard_normal((rows, WIDTH))
         expected = (z - space.centre) @ space.basis[:, : space.dimension]
         np.testing.assert_allclose(space.into(z), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("beside", [1, 63, 64, 65, 200])
+def test_a_row_has_the_same_bits_wherever_it_stands_and_whoever_stands_beside_it(beside):
+    """Units of three rows in 384 dimensions, fewer and more than fill a product."""
+    space = space_of(corpus(200, d=384), dimension=96)
+    units = np.random.default_rng(6).standard_normal((beside + 1, 3, 384))
+    alone = space.into(units[-1:])
+    np.testing.assert_array_equal(space.into(units)[-1:], alone)
+    np.testing.assert_array_equal(space.into(units[::-1])[:1], alone)
+
+
+def test_products_of_small_units_fill_the_tiles_of_matrix_libraries():
+    """Else the last rows of a product would go another way than the others."""
+    assert [BLOCK % tile for tile in (4, 6, 8, 12, 16, 24, 32, 48, 64)] == [0] * 9
+
+
+@pytest.mark.parametrize(
+    ("sentences", "members"), [(41, 2), (59, 2), (60, 3), (399, 19), (900, 20)]
+)
+def test_a_local_topic_has_a_twentieth_of_few_sentences_and_twenty_of_many(sentences, members):
+    means, residuals = _local_topics(corpus(sentences), Seeds(1).at("anchors"))
+    assert len(means) == sentences
+    assert len(residuals) == members * sentences
+
+
+def test_topics_are_taken_around_a_thousand_sentences_at_most():
+    means, _ = _local_topics(corpus(1200, d=8), Seeds(1).at("anchors"))
+    assert len(means) == 1000
+    np.testing.assert_allclose(means.mean(axis=0), 0.0, atol=1e-12)
+
+
+def test_deviations_from_a_topic_of_few_sentences_are_not_too_small():
+    """Without anything in common, sentences differ in a topic of three as all sentences do."""
+    x = np.random.default_rng(0).standard_normal((60, 400))
+    _, residuals = _local_topics(x, Seeds(1).at("anchors"))
+    assert np.square(residuals).mean() == pytest.approx(np.square(x).mean(), rel=0.1)
+
+
+def test_every_direction_points_to_its_largest_entry():
+    """Eigenvectors have no sign: machines must agree on one, or coordinates would differ."""
+    basis = space_of(corpus(300)).basis
+    largest = basis[np.abs(basis).argmax(axis=0), np.arange(96)]
+    assert (largest > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["synthetic", "random"])
+def test_anchors_that_are_no_sentences_lie_as_far_out_as_sentences_do(world, kind):
+    space = build_space(world.public, "synthetic", 8, 500, Seeds(1).at("anchors"), kind)
+    lengths = np.square(space.anchors).sum(axis=1)
+    assert space.anchors.shape == (500, 8)
+    assert lengths.mean() == pytest.approx(space.spread.sum(), rel=0.1)
+    if kind == "random":
+        np.testing.assert_allclose(lengths, space.spread.sum())
+        directions = space.anchors.T @ space.anchors / 500
+        np.testing.assert_allclose(directions, np.eye(8) * space.spread.mean(), atol=0.03)
+    else:
+        np.testing.assert_allclose(space.anchors.var(axis=0), space.spread, rtol=0.3)
+
+
+def test_another_kind_of_anchor_is_refused(world):
+    with pytest.raises(ValueError, match="anchor_kind must be sentences, synthetic or random"):
+        build_space(world.public, "synthetic", 8, 24, Seeds(1).at("anchors"), "words")
+
+
+def test_a_modes_variances_are_square_roots_of_a_topics_and_not_too_unequal(world):
+    """Tempered, so that a head whitens half; none below a thousandth of the largest."""
+    space = world.space()
+    narrow = np.linspace(1.0, 1e-5, 24)
+    flat = replace(space, within=np.diag(narrow))
+    size = space.between.sum() + narrow.sum()
+    for power, found in ((0.5, flat.shape), (1.0, flat.plain_shape)):
+        expected = np.maximum(narrow, 1e-3) ** power
+        np.testing.assert_allclose(np.diag(found), expected * size / expected.sum())
+
+
+def test_a_label_stands_on_ten_public_sentences_at_least():
+    rng = np.random.default_rng(0)
+    public, texts = rng.standard_normal((100, 6)), np.eye(6)[:2]
+    prefers = public @ (texts[0] - texts[1])
+    groups = np.stack([np.argsort(-prefers)[:10], np.argsort(prefers)[:10]])
+    assert clearness(public, texts) == pytest.approx(clearness(public, texts, groups))
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_task_is_about_its_own_group_or_about_each_of_its_labels(world, pooled):
+    modes = world.modes(world.space(), sub_modes=2, pooled=pooled)
+    groups = ((2, 3),) if pooled else ((2,), (3,))
+    assert modes.groups_of((2, 3)) == groups
+    assert modes.pooled is pooled
+    np.testing.assert_array_equal(modes.of_groups(groups), [2, 3] if pooled else [4, 5, 6, 7])
+
+
+def test_a_sentence_that_stands_for_two_labels_of_a_group_counts_once(world):
+    """Else it would pull the group's mode towards itself for being unclear."""
+    space = world.space()
+    sentences = public_space._sentences_of_labels(world.public, world.texts)
+    group = (1, 1)  # the same label twice: every sentence stands for both
+    twice = declare_modes(
+        space, world.public, world.texts, 1, "labels", Seeds(1).at("prototypes"), [group]
+    )
+    once = declare_modes(
+        space, world.public, world.texts, 1, "labels", Seeds(1).at("prototypes"), [(1,)]
+    )
+    np.testing.assert_allclose(twice.prototypes.mean, once.prototypes.mean)
+    distinct = public_space._distinct(sentences[list(group)])
+    np.testing.assert_array_equal(distinct, sentences[1])
+
+
+def test_clearness_is_in_standard_deviations_of_a_similarity():
+    """Two labels along two axes; the sentences of each are surely its own."""
+    public = np.array([[2.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    texts, groups = np.eye(2), np.array([[0, 1], [2, 3]])
+    # Margins 2 and 1 beside standard deviations of 1 and 1/2.
+    assert clearness(public, texts, groups) == pytest.approx(2.0)

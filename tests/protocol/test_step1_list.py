@@ -7,13 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cslr.numerics.mixture import Mixture, fit, moments, one_component
+from cslr.numerics.mixture import Gaussians, Mixture, fit, moments, one_component
+from cslr.paper_constants import PaperConstants
 from cslr.protocol import step1_list
+from cslr.protocol.head import Head
 from cslr.protocol.step1_list import (
     ListLearner,
+    candidate_targets,
     clip_embeddings,
+    coordinates_of,
     group_lists,
+    group_targets,
     learn_lists,
+    shares_of,
     steadied,
 )
 from cslr.seeding import Seeds
@@ -144,6 +150,23 @@ def test_embeddings_are_clipped_to_the_unit_ball_and_short_ones_left_alone():
     np.testing.assert_allclose(clip_embeddings(z), [[[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]])
 
 
+@pytest.mark.parametrize("bound", [0.1, 1.0, 2.0])
+def test_a_long_embedding_is_as_long_as_the_bound_and_a_short_one_as_it_was(bound):
+    """B_z of the paper may be another than 1: without it no sum has a sensitivity."""
+    z = np.array([[3.0, 4.0], [0.5 * bound, 0.0]])
+    np.testing.assert_allclose(clip_embeddings(z, bound), [[0.6 * bound, 0.8 * bound], z[1]])
+
+
+def test_embeddings_are_no_longer_than_the_papers_bound_before_they_have_coordinates(world):
+    request, examples = asked(world, 1)
+    short = replace(request, paper=PaperConstants(b_z=0.5))
+    expected = request.space.into(clip_embeddings(examples.z, 0.5))
+    np.testing.assert_array_equal(coordinates_of(examples, short), expected)
+    longest = coordinates_of(examples, request)
+    np.testing.assert_array_equal(longest, request.space.into(clip_embeddings(examples.z, 1.0)))
+    assert not np.allclose(longest, expected)
+
+
 def test_a_row_is_clipped_as_if_alone():
     # A hair over 1, as float32 encoders give it, beside a row that is far too long.
     rows = np.array([[0.6, 0.800004], [3.0, 4.0]], dtype=np.float32)
@@ -248,3 +271,86 @@ def test_how_far_a_client_is_padded_does_not_matter_bit_for_bit():
     one, two = one_component(x, mask, 1e-6), one_component(longer, more, 1e-6)
     np.testing.assert_array_equal(one.gaussians.mean, two.gaussians.mean)
     np.testing.assert_array_equal(one.gaussians.covariance, two.gaussians.covariance)
+
+
+# -- many directions, few rows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("direction", "found"), [(0, True), (63, True), (64, False)])
+def test_clumps_are_looked_for_in_the_first_64_directions_alone(direction, found):
+    """In hundreds of them a few dozen examples only find themselves."""
+    x = np.zeros((1, 60, 70))
+    x[0, :, direction] = 4.0 * (np.arange(60) % 2 * 2 - 1)
+    learner, mask = ListLearner(2, starts=8), np.ones((1, 60), dtype=bool)
+    lists = learn_lists(x, mask, np.ones(70), learner, streams(1))
+    means = np.sort(lists.gaussians.mean[0, :, direction])
+    assert lists.gaussians.mean.shape == (1, 2, 70)
+    assert np.allclose(means, [-4.0, 4.0], atol=0.1) is found
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_client_with_one_row_has_variances_of_a_millionth_of_the_public_ones(size):
+    """No variance is zero: its density would be infinite."""
+    x, _ = clients(b=1, n=20)
+    lists = learn(x, np.arange(20)[None] == 3, size)
+    floor = 1e-6 * SPECTRUM.mean()
+    np.testing.assert_allclose(lists.gaussians.covariance, floor)
+
+
+def test_targets_of_a_candidate_are_the_mean_of_its_share_of_the_rows():
+    """Two clumps and a candidate without rows; what stands in the padding does not matter."""
+    x = np.array([[[-4.0], [-4.2], [4.0], [0.0]]])
+    mask = np.array([[True, True, True, False]])
+    lists = Mixture(
+        np.array([[2 / 3, 1 / 3, 0.0]]),
+        Gaussians(np.array([[[-4.0], [4.0], [99.0]]]), np.full((1, 3, 1), 0.1)),
+    )
+    y = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [7.0, 7.0]]])
+    found = candidate_targets(y, x, mask, lists, np.array([0.5, 0.5]), 2)
+    np.testing.assert_allclose(found, [[[0.0, 0.0], [-0.5, 0.5], [0.0, 0.0]]], atol=1e-9)
+    shares = shares_of(lists, x, mask)
+    assert shares.shape == (1, 4, 3)
+    np.testing.assert_allclose(shares.sum(axis=-1), [[1, 1, 1, 0]], atol=1e-9)
+    assert candidate_targets(y, x, mask, lists, np.zeros(2), 0).shape == (1, 3, 0)
+    assert not candidate_targets(None, x, mask, lists, np.zeros(2), 2).any()
+
+
+def test_groups_with_a_label_in_common_are_refused(world):
+    request, examples = asked(world, 1)
+    shared = replace(request, groups=((0, 1), (1, 2)))
+    with pytest.raises(ValueError, match="must not have a label in common"):
+        list(group_lists(examples, shared))
+
+
+def test_a_label_beyond_those_that_clients_hold_has_an_empty_group(world):
+    """A federation declares labels that nobody may have yet."""
+    request, examples = asked(world, 1)
+    people = [group for _, group in group_lists(examples, replace(request, groups=((7,), (0,))))]
+    assert people[0].counts.sum() == 0
+    np.testing.assert_array_equal(
+        people[1].counts, ((examples.labels == 0) & examples.mask).sum(axis=1)
+    )
+
+
+def test_logits_of_a_head_are_no_longer_than_one_before_they_are_averaged(world):
+    """One row with a score of a thousand would else be the whole target of its client."""
+    rng = np.random.default_rng(4)
+    weights = 1e3 * rng.standard_normal((24, 4)).astype(np.float32)
+    identity = np.eye(4, dtype=np.float32)
+    head = Head(weights, np.zeros(4, np.float32), identity, np.zeros(4, np.float32))
+    request, examples = (
+        world.agreement(pooled=True).request(0, (0, 1), head=head),
+        world.examples(0),
+    )
+    assert request.layout.targets == 4
+    for x, group in group_lists(examples, request):
+        targets = group_targets(examples, x, group, request)
+        logits = head.scores(examples.z).astype(np.float64)
+        logits -= logits.mean(axis=-1, keepdims=True)
+        length = np.linalg.norm(logits, axis=-1, keepdims=True)
+        clipped = logits / np.maximum(length, 1.0)
+        for client in range(12):
+            mine = np.isin(examples.labels[client], group.group) & examples.mask[client]
+            if mine.any():
+                expected = clipped[client, mine].mean(axis=0)
+                np.testing.assert_allclose(targets[client, 0], expected, atol=1e-5)

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, zscore
 
 from cslr.numerics.mixture import Gaussians
-from cslr.protocol.step2_sign import anchors_needed, hit_rate, least_margin, signatures
+from cslr.protocol import step2_sign
+from cslr.protocol.step2_sign import (
+    anchors_needed,
+    failure_bound,
+    hit_rate,
+    least_margin,
+    pair_hits,
+    pair_margins,
+    signatures,
+)
 
 
 def candidates(*shape: int, seed: int = 0) -> Gaussians:
@@ -110,3 +119,32 @@ def test_without_two_modes_there_is_neither_hit_rate_nor_margin():
 def test_an_impossible_anchor_count_is_refused_by_name(arguments, name):
     with pytest.raises(ValueError, match=name):
         anchors_needed(*arguments)
+
+
+def test_how_many_differences_are_held_at_once_changes_neither_shares_nor_their_order(monkeypatch):
+    rng = np.random.default_rng(3)
+    signed, ids = rng.standard_normal((7, 5)), np.array([0, 1, 2, 0, 1, 2, 0])
+    hits, margins = pair_hits(signed, ids, 0.5), pair_margins(signed, ids)
+    assert len(hits) == len(margins) == 16  # 21 pairs, of which five are of one mode
+    for held in (1, 2 * signed.size, 3 * signed.size):
+        monkeypatch.setattr(step2_sign, "BLOCK", held)
+        np.testing.assert_array_equal(np.sort(pair_hits(signed, ids, 0.5)), np.sort(hits))
+        np.testing.assert_array_equal(np.sort(pair_margins(signed, ids)), np.sort(margins))
+
+
+@pytest.mark.parametrize(
+    ("candidates", "hit", "failure", "anchors"),
+    [(4, 0.5, 0.05, 12), (2, 1.0, 0.5, 3), (1, 1.0, 0.9, 1), (100, 0.1, 0.01, 139)],
+)
+def test_so_many_anchors_are_needed_as_theorem_2_says(candidates, hit, failure, anchors):
+    """m ≥ (1/p) log(N²/η), and one at least."""
+    assert anchors_needed(candidates, hit, failure) == anchors
+    assert failure_bound(candidates, hit, anchors) <= failure
+
+
+@pytest.mark.parametrize(
+    ("candidates", "hit", "anchors", "bound"),
+    [(3, 0.5, 4, 3 / 16), (2, 0.25, 1, 0.75), (1, 0.5, 0, 0.0), (5, 0.1, 0, 1.0), (4, 1.0, 1, 0.0)],
+)
+def test_anchors_fail_at_most_as_often_as_the_union_over_pairs(candidates, hit, anchors, bound):
+    assert failure_bound(candidates, hit, anchors) == pytest.approx(bound)

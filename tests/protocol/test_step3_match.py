@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cslr.numerics.mixture import Gaussians, Mixture
-from cslr.protocol.step1_list import ListLearner, learn_lists, steadied
-from cslr.protocol.step3_match import MATCHERS, match
+from cslr.protocol.step1_list import ListLearner, group_lists, learn_lists, steadied
+from cslr.protocol.step3_match import MATCHERS, canonical_ids, match
 
 WIDTH = 12
 ORDERLY = [name for name in MATCHERS if name != "random"]
@@ -136,3 +138,54 @@ def test_random_ids_are_the_same_for_the_same_stream():
     np.testing.assert_array_equal(one, two)
     other = match(lists, PROTOTYPES, ANCHORS, "random", streams(6)[1:])
     assert not np.array_equal(one, other)
+
+
+def lists_at(mean: np.ndarray, covariance: np.ndarray, weights: np.ndarray) -> Mixture:
+    """One client's list."""
+    return Mixture(weights[None], Gaussians(mean[None], covariance[None]))
+
+
+def test_transport_weighs_covariances_as_much_as_means():
+    """Of two prototypes with one mean, an entry belongs to the one that is as wide."""
+    wide = np.array([0.1, 1.0])[:, None] * np.ones((2, 3))
+    same = Gaussians(np.zeros((2, 3)), wide)
+    lists = lists_at(np.zeros((2, 3)), wide[::-1], np.array([0.5, 0.5]))
+    ids = match(lists, same, np.zeros((1, 3)), "optimal-transport", streams(1))
+    np.testing.assert_array_equal(ids, [[1, 0]])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_transport_is_relative_to_the_clients_own_largest_cost(scale):
+    """Four entries and two prototypes that take half of the weight each, in any unit of length."""
+    x = scale * np.array([[0.0], [0.1], [0.2], [1.0]])
+    prototypes = Gaussians(scale * np.array([[0.0], [1.0]]), np.zeros((2, 1)))
+    lists = lists_at(x, np.zeros((4, 1)), np.full(4, 0.25))
+    ids = match(lists, prototypes, np.zeros((1, 1)), "optimal-transport", streams(1))
+    np.testing.assert_array_equal(ids, [[0, 0, 1, 1]])
+
+
+def test_names_that_the_server_gave_are_taken_and_who_has_none_goes_nowhere(world):
+    request = world.agreement(sub_modes=2, list_size=2).request(0, (0, 1))
+    examples = world.examples(0)
+    names = {client: np.array([[0, 1], [1, client % 2]]) for client in range(11)}
+    named = replace(request, names=names)
+    for _, group in group_lists(examples, request):
+        ids = canonical_ids(examples, group, named)
+        np.testing.assert_array_equal(ids[:11], [names[client][group.place] for client in names])
+        np.testing.assert_array_equal(ids[11], [-1, -1])
+
+
+def test_a_device_compares_densities_that_public_examples_steady(world):
+    """Eight of them by default: with none, a client of few rows would compare by chance."""
+    request = world.agreement(sub_modes=2, list_size=2).request(0, (0, 1))
+    examples = world.examples(0)
+    for _, group in group_lists(examples, request):
+        steady = steadied(group.lists, group.counts, request.space.spread, 8.0)
+        expected = match(
+            Mixture(group.lists.weights, steady),
+            request.prototypes_of(group.place),
+            request.space.anchors,
+            "signature",
+            group.rngs,
+        )
+        np.testing.assert_array_equal(canonical_ids(examples, group, request), expected)

@@ -187,10 +187,17 @@ def test_the_weaker_the_signal_the_less_is_expected_of_the_rows(world):
     space = LinearSpace.of(world.public)
     expected = [
         LinearRule.start(space, world.family(), world.texts, signal).unknown.sum()
-        for signal in (1.0, 10.0, 100.0, 1000.0, math.inf)
+        for signal in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, math.inf)
     ]
-    assert expected == sorted(expected)
-    assert expected[0] < 1e-5 * expected[-1]
+    assert all(np.diff(expected) > 0)
+    assert expected[2] < 1e-5 * expected[-1]
+
+
+def test_without_any_unit_nothing_is_expected_and_the_rule_stays_where_it_began(world):
+    space = LinearSpace.of(world.public)
+    rule = LinearRule.start(space, world.family(), world.texts, signal=0.0)
+    moved = rule.moved(np.ones(rule.mean.size), NoisyGradient(1.0, 1.0, 15))
+    np.testing.assert_allclose(moved.mean, rule.mean, atol=1e-12)
 
 
 def test_what_is_unknown_shrinks_with_every_gradient_and_stays_positive(rule):
@@ -276,3 +283,23 @@ def test_the_noise_left_in_a_rule_is_what_repeated_draws_of_it_show(rule):
 def test_a_turned_rule_begins_where_it_was_turned_to(rule):
     turned = rule.turned(np.random.default_rng(5).normal(size=rule.mean[:-1].T.shape))
     np.testing.assert_array_equal(turned.without_noise().mean, turned.mean)
+
+
+@pytest.mark.parametrize("length", [1e-3, 1.0, 50.0])
+def test_a_turned_rule_is_as_long_as_it_was_and_keeps_its_biases(rule, length):
+    """Only the directions of the other rule are taken over, not how sure it was."""
+    columns = length * np.random.default_rng(5).normal(size=rule.mean[:-1].T.shape)
+    turned = rule.turned(columns)
+    assert np.linalg.norm(turned.mean[:-1]) == pytest.approx(np.linalg.norm(rule.mean[:-1]))
+    np.testing.assert_array_equal(turned.mean[-1], rule.mean[-1])
+    same = rule.turned(columns / length)
+    np.testing.assert_allclose(turned.mean, same.mean)
+    along = turned.mean[:-1].ravel() @ (columns @ rule.space.directions).T.ravel()
+    assert along == pytest.approx(np.linalg.norm(turned.mean[:-1]) * np.linalg.norm(columns))
+
+
+def test_a_label_text_gives_a_direction_and_not_a_length(world, rule):
+    """Label texts are about the public centre; how far they lie from it says nothing."""
+    near = rule.space.centre + 0.01 * (world.texts - rule.space.centre)
+    again = LinearRule.start(rule.space, rule.family, near)
+    np.testing.assert_allclose(again.mean, rule.mean, atol=1e-9)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.errors import DataError
@@ -25,6 +26,7 @@ from cslr.protocol.translation import (
     mapped,
     missed,
     relative,
+    translation_from,
     untranslated,
 )
 
@@ -273,3 +275,50 @@ def test_a_map_is_the_ridge_regression_that_held_out_sentences_prefer(noise, bes
     assert error == pytest.approx(min(errors))
     expected = unit(fitted(best, np.ones(60, dtype=bool)).predict(source))
     np.testing.assert_allclose(found(source), expected, atol=1e-9)
+
+
+# -- what is kept of a translation -----------------------------------------------------------------
+
+
+def test_the_error_of_untranslated_numbers_is_the_missed_variance_of_the_reference():
+    """As scikit-learn counts it: about the reference's own mean, not about what was sent."""
+    narrow = public(unit(0.1 * np.random.default_rng(8).standard_normal((N, D)) + 1.0))
+    wrong = untranslated(narrow, REFERENCE)
+    explained = r2_score(Z, narrow.z, multioutput="variance_weighted")
+    assert wrong.error == pytest.approx(1.0 - explained)
+
+
+def test_a_map_is_read_back_by_the_name_of_its_encoder():
+    kept = {"small matrix": np.eye(3, 2), "small offset": np.ones(2), "other offset": np.zeros(2)}
+    found = translation_from(kept, "small")
+    np.testing.assert_array_equal(found.matrix, kept["small matrix"])
+    np.testing.assert_array_equal(found.offset, kept["small offset"])
+
+
+def test_an_encoder_without_a_map_has_the_common_coordinates_itself():
+    assert translation_from({"small matrix": np.eye(3), "small offset": np.ones(3)}, "big") is None
+
+
+def test_a_text_at_the_origin_of_common_coordinates_stays_finite():
+    """There is no direction to bring to unit length."""
+    origin = Affine(np.eye(2), np.zeros(2))(np.zeros((1, 2)))
+    np.testing.assert_array_equal(origin, [[0.0, 0.0]])
+
+
+def test_every_text_has_unit_length_whatever_the_shape_of_the_batch():
+    turned = Affine(TURN, np.ones(D))
+    batch = turned(NEW.reshape(2, 100, D))
+    np.testing.assert_allclose(np.linalg.norm(batch, axis=-1), 1.0)
+    np.testing.assert_allclose(batch.reshape(200, D), turned(NEW))
+
+
+def test_a_corpus_keeps_its_name_from_version_to_version():
+    """Nodes of a federation compare it, and kept runs carry it."""
+    assert corpus_digest(["My head hurts.", "", "Ärzte"]) == "bbe4da50e0d5897e"
+    assert corpus_digest([]) == "e3b0c44298fc1c14"  # SHA-256 of nothing
+
+
+@pytest.mark.parametrize("length", [1e-6, 0.1, 30.0])
+def test_a_mapped_text_has_unit_length_however_short_the_map_makes_it(length):
+    there = Affine(length * np.eye(2), np.zeros(2))(np.array([[0.6, 0.8]]))
+    np.testing.assert_allclose(there, [[0.6, 0.8]])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from cslr.config import load_config
 from cslr.errors import ConfigError, RunDirectoryError
-from cslr.runs.catalogue import compared, delete_run, find_runs
+from cslr.runs.catalogue import cell, compared, delete_run, find_runs
 from cslr.runs.directory import RunDirectory
 from cslr.runs.results import read_run
 
@@ -102,3 +103,51 @@ def test_paths_in_a_configuration_do_not_depend_on_the_working_directory(tmp_pat
     RunDirectory(moved, load_config(None, same))  # is the same run
     with pytest.raises(RunDirectoryError, match=r"privacy\.federation"):
         RunDirectory(moved, load_config(None, settings))  # another ledger: that of this directory
+
+
+def test_runs_come_oldest_first_and_by_name_where_they_began_together(tmp_path):
+    for name, second in (("c", 30), ("a", 20), ("b", 20)):
+        os.utime(make(tmp_path / name) / "config.json", (second, second))
+    found, _ = find_runs(tmp_path)
+    assert [run.path.name for run in found] == ["a", "b", "c"]
+
+
+def test_a_comparison_with_an_unfinished_run_has_gaps_and_no_setting_that_all_share(tmp_path):
+    runs = [read_run(make(tmp_path / "a")), read_run(make(tmp_path / "b", None))]
+    table = compared(runs)
+    assert list(table) == [
+        *("AA", "BWT", "zero-shot AA", "joint AA", "end-to-end ε (roster)", "verdict")
+    ]
+    assert (table["AA"], table["joint AA"]) == ([80.0, None], [85.0, None])
+    assert table["end-to-end ε (roster)"] == [4.0, None]
+
+
+def test_a_setting_that_only_the_last_run_has_otherwise_is_compared(tmp_path):
+    made = [make(tmp_path / name, seeds=[seed]) for name, seed in (("a", 13), ("b", 13), ("c", 5))]
+    assert compared([read_run(each) for each in made])["seeds"] == [[13], [13], [5]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("AA", 80.04, "80.0"),
+        ("zero-shot AA", 75.0, "75.0"),
+        ("BWT", -3.25, "-3.2"),
+        ("privacy.epsilon", 0.123456, "0.1235"),
+        ("privacy.delta", 1e-5, "1e-05"),
+        ("privacy.epsilon", float("inf"), "–"),
+        ("joint AA", None, "–"),
+        ("seeds", [13, 17], "[13, 17]"),
+        ("replay.release", "sum", "sum"),
+    ],
+)
+def test_a_value_is_shown_as_people_read_it(name, value, shown):
+    assert cell(name, value) == shown
+
+
+def test_half_written_files_do_not_keep_a_run_from_being_deleted(tmp_path):
+    run = make(tmp_path / "a")
+    (run / ".head.part").write_bytes(b"half")
+    (run / "seed-13").mkdir()
+    delete_run(run)
+    assert not run.exists()

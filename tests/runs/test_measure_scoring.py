@@ -412,3 +412,14 @@ def test_the_number_of_other_rows_decides_no_answer_that_is_counted_privately():
     graded = measure.TestCohort(embedded, [EVERY], Fitted(scores))._graded()
     assert graded.right.tolist() == [True, False, False]
     assert graded.units.tolist() == [4, 7, 4]
+
+
+@pytest.mark.parametrize("favoured", [0.0, 9.0])
+def test_a_sentence_is_right_by_the_best_of_the_tags_that_are_allowed(favoured):
+    """B-place, which its task does not have, is no answer however high or low its score is."""
+    embedded = study_of("tagging", [[1, 0], [0]], [0, 0], ((0, 1),))
+    scores = 5.0 * np.eye(5)[[1, 0, 0]]
+    scores[:, 3] += favoured
+    allowed = [np.array([True, True, False])]
+    np.testing.assert_array_equal(right_rows(embedded, scores, allowed), [True, True])
+    np.testing.assert_array_equal(right_rows(embedded, -scores, allowed), [False, False])

@@ -158,6 +158,14 @@ def test_in_relative_coordinates_there_is_one_for_each_anchor():
     assert few.public.shape == (300, 300)  # there are no more sentences
 
 
+def test_no_sentence_is_an_anchor_twice():
+    """A coordinate that is there twice would count twice in every comparison."""
+    many = {"paper.m": 300}  # as many as there are sentences
+    reference, *_ = translations(MIXED, config_of("relative", **many), Seeds(13))
+    assert reference.into.matrix.shape == (D, 300)
+    assert len(np.unique(reference.into.matrix.round(9), axis=1).T) == 300
+
+
 def test_a_rotated_encoder_is_no_other_in_relative_coordinates():
     embedded = in_common(mixed("minilm", "turned"), config_of("relative"), Seeds(13))
     one, other = np.split(embedded.train.z, 2)

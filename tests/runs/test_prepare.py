@@ -58,6 +58,12 @@ def test_of_clients_with_rows_of_their_own_only_their_number_is_known(clinic):
     assert _units(config, own, MANY_CLIENTS - 1) == Units(MANY_CLIENTS - 1, MOST_ROWS)
 
 
+def test_from_500_clients_on_a_label_counts_fully_from_two_rows_and_below_from_eight(clinic):
+    """As docs/decisions.md has it; the plan of a federation stands on it."""
+    config, own = load_config(None, {}), replace(clinic, partition="given")
+    assert [_units(config, own, count).rows for count in (499, 500, 501)] == [8, 2, 2]
+
+
 def test_of_people_the_stream_says_how_many_rows_they_have(clinic):
     config = load_config(None, {"privacy.unit": "person"})
     stream = replace(clinic, rows_per_person=3, clients_per_person=2)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pytest
 
 from cslr.config import load_config
-from cslr.data.streams import load_stream
+from cslr.data.streams import Rows, load_stream
+from cslr.errors import RunDirectoryError
 from cslr.runs.directory import RunDirectory
-from cslr.runs.results import Figures, Result, collect
+from cslr.runs.results import Figures, Result, collect, read_run
 
 STREAM = load_stream("clinic", None)
 TASKS, LABELS = len(STREAM.tasks), len(STREAM.labels)
@@ -145,3 +149,85 @@ def test_a_method_without_scores_has_none():
     assert nothing.matrices.shape == (2, 4, 3)
     assert nothing.labels.shape == (2, 4)
     assert np.isnan(nothing.aa).all()
+
+
+# -- a result and the run it is of -----------------------------------------------------------------
+
+
+def test_entities_are_scored_by_f1_and_texts_by_accuracy(tmp_path):
+    result = result_of(tmp_path, {})
+    assert result.metric == "accuracy"
+    assert replace(result, stream=load_stream("ward", None)).metric == "strict entity micro-F1"
+
+
+@pytest.mark.parametrize(
+    ("rule", "tested", "evaluated"),
+    [
+        ("shown", True, True),
+        ("stored", True, True),
+        ("private", True, False),
+        ("none", True, False),
+        ("stored", False, False),
+    ],
+)
+def test_exact_figures_are_there_if_they_were_asked_for_and_there_were_test_rows(
+    tmp_path, rule, tested, evaluated
+):
+    result = result_of(tmp_path, {}, privacy__evaluate=rule)
+    if not tested:
+        nothing = Rows((), (), np.zeros(0, dtype=np.int64))
+        result = replace(result, stream=replace(STREAM, test=nothing))
+    assert (result.rule, result.evaluated) == (rule, evaluated)
+    assert result.as_json()["evaluated"] is evaluated
+
+
+def test_a_method_is_not_its_own_yardstick(tmp_path):
+    levels = {"zero-shot": 0.2, "joint": 0.8, "dp-sgd": 0.5}
+    found = result_of(tmp_path, levels, method="zero-shot").as_json()
+    assert list(found["yardsticks"]) == ["joint"]
+    assert found["aa"] == 20.0
+
+
+def test_the_number_of_clients_may_be_set_and_is_then_that_of_the_units(tmp_path):
+    result = result_of(tmp_path, {}, stream__clients=7)
+    assert (result.clients, result.units) == (7, 7)
+
+
+def test_each_tasks_noisy_count_is_in_the_result_under_its_name(tmp_path):
+    directory = RunDirectory(tmp_path / "run", load_config(None, {}))
+    directory.begin()
+    directory.note(kind="row", method="cslr", seed=13, after=0)
+    directory.note(kind="evaluation", accuracy=[0.5] * TASKS, standard_error=[0.1] * TASKS)
+    found = collect(directory.config, directory, STREAM).as_json()["private_evaluation"]
+    assert [each["task"] for each in found["tasks"]] == [task.name for task in STREAM.tasks]
+    assert found["aa"] == 50.0
+    assert found["aa_standard_error"] == pytest.approx(10 / math.sqrt(TASKS), abs=1e-3)
+
+
+def test_further_measures_of_an_older_trace_are_not_there(tmp_path):
+    directory = RunDirectory(tmp_path / "run", load_config(None, {"seeds": [2, 5]}))
+    directory.begin()
+    for seed, more in ((2, {}), (5, {"more": {"micro_f1": 0.5, "macro_f1": None}})):
+        step = {"kind": "row", "method": "cslr", "seed": seed, "after": TASKS}
+        directory.note(**step, scores=[0.1] * TASKS, labels=[0.1] * LABELS, **more)
+    found = collect(directory.config, directory, STREAM).main.more
+    np.testing.assert_array_equal(found["micro_f1"], [np.nan, 50.0])
+    assert np.isnan(found["macro_f1"]).all()
+
+
+def test_a_stored_run_is_read_with_the_time_at_which_it_began(tmp_path):
+    run = tmp_path / "run"
+    RunDirectory(run, load_config(None, {})).begin()
+    os.utime(run / "config.json", (86400, 86400))
+    stored = read_run(run)
+    assert (stored.state, stored.result, stored.path) == ("unfinished", None, run)
+    assert stored.written == datetime.fromtimestamp(86400)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"method": "cslr", "aa": 1.0}'])
+def test_a_damaged_result_is_named_with_what_repairs_it(tmp_path, content):
+    run = tmp_path / "run"
+    RunDirectory(run, load_config(None, {})).begin()
+    (run / "result.json").write_text(content)
+    with pytest.raises(RunDirectoryError, match=r"result\.json is damaged; repeat the command"):
+        read_run(run)

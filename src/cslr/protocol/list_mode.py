@@ -121,5 +121,4 @@ def _clustered(candidates: Gaussians, request: Request) -> IntArray:
     squares = np.square(points).sum(axis=1)
     distance = squares[:, None] + squares - 2.0 * points @ points.T
     distance = np.sqrt(np.maximum(distance, 0.0))
-    np.fill_diagonal(distance, 0.0)
     return stable_clusters(distance, request.sub_modes).reshape(signed.shape[:-1])

@@ -187,7 +187,7 @@ class _RowsByGroup:
         labels = [label for group in groups for label in group]
         if len(set(labels)) < len(labels):
             raise ValueError("groups must not have a label in common")
-        most = max([int(examples.labels.max(initial=0)), *labels], default=0)
+        most = max([int(examples.labels.max(initial=0)), *labels])
         number = np.full(most + 1, len(groups))
         for index, group in enumerate(groups):
             number[list(group)] = index

@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from cslr.numerics.linear_algebra import folded
 from cslr.numerics.mixture import Gaussians
 from cslr.paper_constants import PaperConstants
-from cslr.protocol.literal.naming import _moved, _Prototypes, named
+from cslr.protocol.literal.naming import (
+    _clustered,
+    _moved,
+    _Prototypes,
+    _squared,
+    named,
+)
 from cslr.protocol.step4_aggregate.contribution import Statistics
 
 K, R, CLIENTS = 3, 8, 6
@@ -122,3 +129,92 @@ def test_a_prototype_moves_to_the_weighted_mean_of_its_entries_and_stays_without
     np.testing.assert_allclose(found.gaussians.mean, [[1.0, 2.0], [5.0, 0.0]])
     np.testing.assert_allclose(found.gaussians.covariance, [[2.0, 3.0], [3.0, 3.0]])
     np.testing.assert_allclose(found.weights, [2 / 3, 1 / 3])  # one without entries keeps its half
+
+
+def test_a_density_that_all_entries_share_does_not_decide_about_their_names():
+    """Raw log densities are far below zero in many directions: differences still count."""
+    rng = np.random.default_rng(0)
+    order = np.stack([rng.permutation(K) for _ in range(CLIENTS)])
+    signed = 5.0 * np.eye(K, 24)[order] + 0.1 * rng.standard_normal((CLIENTS, K, 24))
+    for common in (0.0, -1e9):
+        assert same_groups(_clustered(signed + common, K), order)
+
+
+def test_random_names_are_drawn_by_each_client_for_each_group_and_task(world, request_of):
+    """Whoever else sent a list changes nothing."""
+    lists, _ = released()
+    request = request_of("random")
+    ids = named(lists, request).ids
+    fewer = Statistics(*(getattr(lists, name)[:4] for name in vars(lists) if name != "tied"))
+    np.testing.assert_array_equal(named(fewer, request).ids, ids[:4])
+    assert set(np.unique(ids)) <= set(range(K))
+    assert not np.array_equal(named(lists, replace(request, task=1)).ids, ids)
+    assert not np.array_equal(named(lists, replace(request, seed=request.seed + 1)).ids, ids)
+    twice = Statistics(
+        *(
+            np.concatenate([getattr(lists, name)] * 2, axis=1)
+            for name in vars(lists)
+            if name != "tied"
+        )
+    )
+    two = replace(
+        request,
+        groups=((0,), (1,)),
+        prototypes=Gaussians(np.tile(request.prototypes.mean, (2, 1)), np.ones((2 * K, R))),
+    )
+    both = named(twice, two).ids
+    np.testing.assert_array_equal(both[:, 0], ids[:, 0])
+    assert not np.array_equal(both[:, 1], both[:, 0])
+
+
+@pytest.mark.parametrize("matcher", MATCHERS)
+def test_entries_of_each_group_are_named_by_its_own_prototypes(request_of, matcher):
+    """The second group's modes stand in another order, and so do its names."""
+    lists, order = released()
+    request = request_of(matcher, canonicalise="assign")
+    twice = Statistics(
+        *(
+            np.concatenate([getattr(lists, name)] * 2, axis=1)
+            for name in vars(lists)
+            if name != "tied"
+        )
+    )
+    turned = np.array([1, 2, 0])
+    near, spread = request.prototypes.mean, request.prototypes.covariance
+    two = replace(
+        request,
+        groups=((0,), (1,)),
+        prototypes=Gaussians(np.concatenate([near, near[turned]]), np.tile(spread, (2, 1))),
+    )
+    found = named(twice, two)
+    assert found.ids.shape == (CLIENTS, 2, K)
+    np.testing.assert_array_equal(found.ids[:, 0], order)
+    np.testing.assert_array_equal(turned[found.ids[:, 1]], order)
+    np.testing.assert_array_equal(found.mean[:, 0], found.mean[:, 1])
+    if matcher == "signature":
+        assert found.signed.shape == (CLIENTS, 2, K, request.space.anchors.shape[0])
+        np.testing.assert_array_equal(found.signed[:, 0], found.signed[:, 1])
+    else:
+        assert found.signed is None
+
+
+def test_a_released_signature_is_the_density_of_its_moments_at_the_anchors(request_of):
+    """SciPy's, with the covariance made of what was released: M − μ μᵀ."""
+    lists, _ = released()
+    request = request_of()
+    signed = named(lists, request).signed
+    covariance = 0.05 * np.eye(R)
+    for client in (0, 3):
+        for entry in range(K):
+            density = multivariate_normal(lists.offset[client, entry], covariance)
+            expected = density.logpdf(request.space.anchors)
+            np.testing.assert_allclose(signed[client, 0, entry], expected, rtol=1e-6)
+
+
+def test_squared_distances_are_those_of_all_pairs_and_never_negative():
+    rng = np.random.default_rng(1)
+    a, b = 1e3 + rng.standard_normal((2, 4, 5)), 1e3 + rng.standard_normal((3, 5))
+    expected = np.square(a[:, :, None] - b).sum(axis=-1)
+    np.testing.assert_allclose(_squared(a, b), expected, atol=1e-6)
+    assert (_squared(b[None], b) >= 0).all()
+    np.testing.assert_allclose(np.diagonal(_squared(b, b)), 0.0, atol=1e-6)

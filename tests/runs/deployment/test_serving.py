@@ -14,9 +14,10 @@ import pytest
 
 from cslr.errors import ConfigError
 from cslr.federation.parties.charter import Member, Roster, fingerprint
-from cslr.federation.parties.coordinator import Event
+from cslr.federation.parties.coordinator import Event, Reply
 from cslr.federation.parties.membership import pin_roster
 from cslr.federation.parties.question import digest_of
+from cslr.federation.parties.result_files import unpack_result
 from cslr.privacy.ledger.book import Ledger
 from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
 from cslr.runs.deployment.joining import (
@@ -27,7 +28,14 @@ from cslr.runs.deployment.joining import (
 )
 from cslr.runs.deployment.node_figures import graded_rows, own_accuracy
 from cslr.runs.deployment.node_rows import rows_of_node
-from cslr.runs.deployment.serving import Served, Status, _plain, learn_remotely
+from cslr.runs.deployment.serving import (
+    Served,
+    Status,
+    _plain,
+    _send_agreement,
+    _send_result,
+    learn_remotely,
+)
 from cslr.runs.deployment.source import source_of_declaration, source_of_stream
 from cslr.runs.predict import ModelFacts, load_predictor
 from tests.federation.parties.machines import InProcess
@@ -277,6 +285,7 @@ def test_a_node_with_another_head_grades_no_row(tmp_path):
     assert graded.right.dtype == np.bool_
 
 
+<<<<<<< HEAD
 def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monkeypatch):
     """Together they would be one unit that several people stand in: two of its rows, twice S."""
     rows = clinics(tmp_path / "rows")
@@ -306,3 +315,50 @@ def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monke
     assert (after.units >= 0).all()
     for node in nodes.values():
         node.close()
+=======
+# -- what is sent to nodes -------------------------------------------------------------------------
+
+
+class Recording:
+    """A transport that notes what is sent; the members in ``without`` have no agreement yet."""
+
+    def __init__(self, there: set[int], without: set[int] = frozenset()) -> None:
+        self.there, self.without = there, without
+        self.sent: list[tuple[str, dict[int, bytes], float]] = []
+
+    def present(self) -> frozenset[int]:
+        return frozenset(self.there)
+
+    def ask(self, route: str, bodies: dict[int, bytes], seconds: float) -> dict[int, Reply]:
+        self.sent.append((route, dict(bodies), seconds))
+        return {
+            member: Reply(b"\0" if member in self.without and not body else b"\1")
+            for member, body in bodies.items()
+        }
+
+
+def test_the_agreement_goes_to_the_nodes_that_do_not_have_it(tmp_path):
+    """It is megabytes: the others are asked for one byte, with a fifth of the time."""
+    (tmp_path / "offer").mkdir()
+    (tmp_path / "offer" / "agreement.safetensors").write_bytes(b"agreed")
+    transport = Recording({0, 1, 3}, without={1, 3})
+    _send_agreement(Served(tmp_path), transport, 2.0)
+    asked, sent = transport.sent
+    assert asked == ("agreement", {0: b"", 1: b"", 3: b""}, 2.0)
+    assert sent == ("agreement", {1: b"agreed", 3: b"agreed"}, 10.0)
+
+
+def test_a_result_is_sent_without_what_was_counted_on_test_rows(tmp_path):
+    files = ["config.json", "model.json", "trace.jsonl"]
+    files += [f"seed-13/{name}.safetensors" for name in ("head", "task-0", "evaluation")]
+    (tmp_path / "seed-13").mkdir()
+    for name in files:
+        (tmp_path / name).write_bytes(name.encode())
+    transport = Recording({0, 2})
+    _send_result(tmp_path, 13, transport, 2.0)
+    ((route, bodies, seconds),) = transport.sent
+    assert (route, sorted(bodies), seconds) == ("result", [0, 2], 10.0)
+    assert bodies[0] == bodies[2]
+    names = ["config.json", "model.json", "seed-13/head.safetensors", "seed-13/task-0.safetensors"]
+    assert unpack_result(bodies[0]) == {name: name.encode() for name in names}
+>>>>>>> mutants

@@ -103,7 +103,6 @@ def _clustered(signed: FloatArray, modes: int) -> IntArray:
     points = signed.reshape(-1, signed.shape[-1])
     centred = points - points.mean(axis=0)
     distance = np.sqrt(_squared(centred, centred))
-    np.fill_diagonal(distance, 0.0)
     return stable_clusters((distance + distance.T) / 2, modes).reshape(signed.shape[:-1])
 
 
