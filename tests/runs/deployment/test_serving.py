@@ -285,7 +285,6 @@ def test_a_node_with_another_head_grades_no_row(tmp_path):
     assert graded.right.dtype == np.bool_
 
 
-<<<<<<< HEAD
 def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monkeypatch):
     """Together they would be one unit that several people stand in: two of its rows, twice S."""
     rows = clinics(tmp_path / "rows")
@@ -315,7 +314,8 @@ def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monke
     assert (after.units >= 0).all()
     for node in nodes.values():
         node.close()
-=======
+
+
 # -- what is sent to nodes -------------------------------------------------------------------------
 
 
@@ -361,4 +361,3 @@ def test_a_result_is_sent_without_what_was_counted_on_test_rows(tmp_path):
     assert bodies[0] == bodies[2]
     names = ["config.json", "model.json", "seed-13/head.safetensors", "seed-13/task-0.safetensors"]
     assert unpack_result(bodies[0]) == {name: name.encode() for name in names}
->>>>>>> mutants
