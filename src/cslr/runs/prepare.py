@@ -270,7 +270,9 @@ def _cap_memory(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
         return None
-    return CapMemory.at(privacy.federation / "spoken.json", begun=bool(ledger.charges))
+    charges = ledger.charges
+    path = privacy.federation / "spoken.json"
+    return CapMemory.at(path, bool(charges), {charge.task for charge in charges})
 
 
 def _views(context: MethodContext, embedded: EmbeddedStream) -> tuple[View, ...]:

@@ -121,7 +121,9 @@ class Node:
 
     @cached_property
     def _spoken(self) -> CapMemory:
-        return CapMemory.at(self.files.path / "spoken.json", begun=bool(self.ledger.charges))
+        charges = self.ledger.charges
+        path = self.files.path / "spoken.json"
+        return CapMemory.at(path, bool(charges), {charge.task for charge in charges})
 
     @property
     def agreement(self) -> Agreement:
