@@ -376,6 +376,14 @@ def test_of_a_person_in_train_and_test_the_first_row_counts(write, declare):
     assert own.skipped == {"person in train and test": 1}
 
 
+def test_a_train_row_never_decides_about_a_public_test_row(write, declare):
+    """Whether the test row counts in stored scores would tell of the person's private row."""
+    path = write("csv", HEAD + GOOD + b"public,praise,,spring,test,p1\n")
+    told = "a private row would decide which test rows count.*\n.*line 3: person 'p1' is in test"
+    with pytest.raises(DataError, match=told):
+        load_own(path, declare(test_rows="public"), PUBLIC, skip_bad_rows=True)
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_person_whom_two_clients_hold_is_never_just_left_out(write, declare, ending):
     """Which of them keeps the person would depend on the rows of the other."""
