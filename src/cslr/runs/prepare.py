@@ -145,6 +145,7 @@ def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Popula
         hostile,
         config.stream.attack,
         ids,
+        embedded.stream.clients_per_person if config.privacy.unit == "person" else 1,
     )
 
 

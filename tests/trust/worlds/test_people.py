@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from cslr.data.own.people import person_address
+from cslr.methods import gradient_rounds
+from cslr.protocol.updates import update_ask
 from cslr.seeding import Seeds
 
 from .world import (
@@ -118,6 +120,22 @@ def test_a_person_who_speaks_of_another_task_in_each_client_costs_no_more(play):
     assert len(moves) == 2
     assert 0 < min(moves) <= max(moves) <= 0.5 + 1e-9
     assert sum(np.square(moves)) <= 1, "what a cap of one is charged for"
+
+
+def test_a_method_that_clips_as_for_one_client_releases_nothing(tmp_path, monkeypatch):
+    """Its default is one client a person; where two hold some, a sum would move by twice that."""
+    monkeypatch.setattr(
+        gradient_rounds,
+        "update_ask",
+        lambda update, training, norm, *_: update_ask(update, training, norm),
+    )
+    flags = ("--head", "rounds", "--set", "head.rounds=2")
+    world = World(
+        tmp_path / "world", Case("tagging", flags, clients_per_person=2), rows_of("tagging")
+    )
+    with pytest.raises(ValueError, match="share >= 2, not 1"):
+        world.run()
+    assert world.transcript.sums == {}
 
 
 def _chosen(client: str, person: str) -> int:
