@@ -312,7 +312,13 @@ def test_a_stray_quote_that_takes_other_rows_along_cannot_be_skipped(write, decl
 
 
 @pytest.mark.parametrize(
-    "bad", [b"# client south\nJo\tO\n\n", b"# client = s\xffuth\n\n", b"Jo\tO\n# client = x\n\n"]
+    "bad",
+    [
+        b"# client south\nJo\tO\n\n",
+        b"# client = s\xffuth\n\n",
+        b"Jo\tO\n# client = x\n\n",
+        pytest.param(b"# client =" + b" " * 1_000_000 + b"south\n\n", id="too long"),
+    ],
 )
 def test_a_comment_that_cannot_be_read_cannot_be_skipped(write, declare, bad):
     """Else the sentences after it would be given to the client before."""
