@@ -140,9 +140,9 @@ def _lots_of(
     return np.stack([drawn[address, tasks] for address in addresses])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatedCohort:
-    """The clients of one round, as the server may ask them."""
+    """PRIVATE. The clients of one round, as the server may ask them; coins are secret, too."""
 
     population: Population
     task: int

@@ -46,9 +46,9 @@ _TEXT_WORDS: Final = 3.0
 """Mean words from which on a column without a telling name may be the text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile:
-    """What the cells of a column are like, in the first rows."""
+    """PRIVATE. What the cells of a column are like, in the first rows."""
 
     rows: int
     filled: int

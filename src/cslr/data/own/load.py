@@ -34,9 +34,9 @@ MOST: Final = 20
 """Maximum number of problems listed one by one."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OwnData:
-    """A data set ready for training."""
+    """PRIVATE. A data set ready for training."""
 
     stream: Stream
     client_names: tuple[str, ...]
@@ -185,9 +185,9 @@ def _refusal(data: Path, gathered: Gathered) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gathered:
-    """What was read. Private, counts included."""
+    """PRIVATE. What was read, counts included."""
 
     rows: tuple[OwnRow, ...]
     problems: tuple[Problem, ...]

@@ -25,9 +25,9 @@ _PERSON_PREFIX: Final = b"cslr/own/person/1"
 _TEST_PREFIX: Final = b"cslr/own/test/1"
 
 
-@dataclass
+@dataclass(repr=False)
 class Met:
-    """The people seen in earlier rows. If rows conflict, the earlier ones count as correct."""
+    """PRIVATE. The people seen in earlier rows. If rows conflict, the earlier ones are right."""
 
     most: int
     """Clients that may hold rows of one person."""

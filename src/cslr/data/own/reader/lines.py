@@ -24,9 +24,12 @@ LONGEST: Final = 1_000_000
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Line:
-    """One line without its end. Of a refused line ``text`` only says where CSV cells are open."""
+    """PRIVATE. One line without its end.
+
+    Of a refused line ``text`` only says where CSV cells are open.
+    """
 
     number: int
     text: str
