@@ -43,6 +43,13 @@ def test_a_name_that_is_spelt_in_two_ways_is_one_unit():
     assert unit_names_of(["Zo\u00eb", "Zoe\u0308", " Zo\u00eb "], "people", 3) == ["Zo\u00eb"] * 3
 
 
+def test_a_number_that_is_stored_in_two_ways_is_one_unit():
+    """A column of numbers turns into floats when tables are joined, or in part."""
+    numbers = [3, 3.0, np.float32(3), np.int64(3), "3"]
+    assert unit_names_of(numbers, "clients", 5) == ["3"] * 5
+    assert unit_names_of(np.array([3.0, 3.5]), "clients", 2) == ["3", "3.5"]
+
+
 def test_numbers_are_names_of_clients_and_tasks():
     assert names_of(np.array([3, 1]), "clients", 2) == ["3", "1"]
 

@@ -110,6 +110,19 @@ def test_nobody_answers_a_gradient_round_with_zeros(world, family):
         assert (not found.any()) == silent
 
 
+def test_a_clip_as_for_one_client_of_a_person_is_refused_where_several_hold_it(world):
+    """A method that forgets it would let a person move the sum by twice what is charged."""
+    people, family = replace(world.population, clients_per_unit=2), world.family("classification")
+    weights = np.zeros((people.z.shape[1] + 1, family.outputs))
+    asked = GradientRound(weights, LinearSpace.of(world.public), family)
+    cohort = people.cohort(0, np.ones(12, bool), 9, alone=True)
+    update = UpdateId(0, 0, 12)
+    assert cohort.total(update_ask(update, asked, 0.3, 2)).total(_SEAL).any()
+    for said in (cohort.total, cohort.each):
+        with pytest.raises(ValueError, match=r"must have share >= 2, not 1"):
+            said(update_ask(update, asked, 0.3))
+
+
 def test_a_client_without_rows_for_a_task_adds_nothing(world):
     people = world.population
     fewer = some(people, np.flatnonzero((people.clients != 4) | (people.tasks != 0)))

@@ -134,4 +134,4 @@ def test_the_memory_of_caps_does_not_tell_whose_coin_fell_how(make_context, tmp_
         path = tmp_path / f"spoken-{len(kept)}.json"
         population.cohort(0, taking_part, 1, CapMemory.at(path, False))
         kept.append(path.read_bytes())
-    assert kept[0] == kept[1] != b"{}"
+    assert kept[0] == kept[1] != b'{"asked": [0]}'

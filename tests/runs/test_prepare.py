@@ -12,7 +12,8 @@ import pytest
 from cslr.config import load_config
 from cslr.data.stream import dirichlet_partition
 from cslr.data.streams import load_stream
-from cslr.errors import ConfigError
+from cslr.errors import ConfigError, PrivacyError
+from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.plan import Budget, Schedule
 from cslr.protocol.step4_aggregate.contribution import MOST_ROWS, Units
@@ -279,15 +280,19 @@ def test_what_a_run_is_compared_with_is_paid_for_nowhere(tmp_path):
 
 
 def test_only_an_enforced_cap_is_remembered(tmp_path):
-    def memory(mode: str, cap: int) -> object:
+    def memory(mode: str, cap: int, *charges: Charge) -> object:
         settings = {"privacy.mode": mode, "privacy.cap": cap}
         if mode == "enforced":
             settings["privacy.federation"] = tmp_path
         settled = settled_of(**settings)
-        return _cap_memory(settled.config, plan_of(settled, 3, None), SimpleNamespace(charges=()))
+        return _cap_memory(
+            settled.config, plan_of(settled, 3, None), SimpleNamespace(charges=charges)
+        )
 
     assert memory("simulated", 1) is None
     assert memory("enforced", 3) is None  # no cap
     assert not (tmp_path / "spoken.json").exists()
     assert isinstance(memory("enforced", 1), CapMemory)
     assert (tmp_path / "spoken.json").exists()
+    with pytest.raises(PrivacyError, match="is older than the ledger"):
+        memory("enforced", 1, Charge("task 1", 1, "replay", 1.0, task=1))

@@ -5,18 +5,27 @@ Tools that record local variables print them by ``repr``, far from where the row
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import cslr
 from cslr.api.persons import PeopleOfRows
 from cslr.api.streamed import Arguments
+from cslr.data.own.draft import Seen
+from cslr.data.own.load import OwnData
 from cslr.data.own.parse.row import OwnRow
+from cslr.data.own.people import Met
+from cslr.data.own.reader.lines import Line
 from cslr.data.own.reader.raw import Raw
 from cslr.data.stream import Row, Rows
 from cslr.federation.parties.node_files import SavedAnswer
-from cslr.federation.simulation import Population
+from cslr.federation.simulation import Population, SimulatedCohort
 from cslr.privacy.ledger.records import Unfinished
-from cslr.privacy.secure_sum.state import ClientState, SumSession
+from cslr.privacy.secure_sum.state import ClientState, Held, SumSession
 from cslr.privacy.values import Grid, bound, plain_sum
 from cslr.protocol.evaluation import Graded
 from cslr.protocol.ports import Examples
@@ -40,6 +49,12 @@ PRIVATE = [
     SumSession(1, "shared", TEXT.encode(), TEXT.encode(), TEXT.encode(), TEXT.encode()),
     ClientState(channel_secret=TEXT.encode()),
     SavedAnswer(TEXT.encode()),
+    Held(1, TEXT.encode(), TEXT.encode()),
+    Line(1, TEXT),
+    OwnData(None, (TEXT,), {TEXT: NUMBER}),
+    Met(1, "line", clients={TEXT: {TEXT: 1}}),
+    Seen((), {}, "classification", ",", people={TEXT: {TEXT}}),
+    SimulatedCohort(Population(Z, ONE, ONE, ONE, 1), NUMBER, ONE > 0),
     BOUNDED,
     plain_sum([BOUNDED]),
 ]
@@ -50,3 +65,18 @@ def test_a_private_value_shows_nothing_that_it_holds(value):
     for shown in (repr(value), str(value), f"{value}"):
         assert TEXT not in shown
         assert str(NUMBER) not in shown
+
+
+def _shown(tree: ast.AST) -> Iterator[str]:
+    """Dataclasses that say they are PRIVATE and would be printed with all they hold."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and (ast.get_docstring(node) or "").startswith("PRIVATE"):
+            made = [ast.unparse(each) for each in node.decorator_list]
+            if any("dataclass" in each and "repr=False" not in each for each in made):
+                yield node.name
+
+
+def test_every_dataclass_that_is_private_says_so_to_a_debugger():
+    sources = Path(cslr.__file__).parent.rglob("*.py")
+    shown = [name for path in sources for name in _shown(ast.parse(path.read_text()))]
+    assert shown == []

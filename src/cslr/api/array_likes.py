@@ -61,12 +61,19 @@ def names_of(values: Any, argument: str, count: int) -> list[str]:
     return [str(name) for name in names]
 
 
+def _spelt(name: Any) -> Any:
+    """A whole number is one name, however it is stored: 3 and 3.0 are the same."""
+    whole = isinstance(name, float | np.floating) and float(name).is_integer()
+    return int(name) if whole else name
+
+
 def unit_names_of(values: Any, argument: str, count: int) -> list[str]:
     """Names of clients or people, as a file of rows has them: trimmed, and in one spelling (NFC).
 
     A name that is spelt in two ways would be two units, each protected by itself alone.
     """
-    names = names_of(values, argument, count)
+    spelt = [_spelt(value) for value in _one_a_row(values, argument, count)]
+    names = names_of(spelt, argument, count)
     return [unicodedata.normalize("NFC", name).strip() for name in names]
 
 

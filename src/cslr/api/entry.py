@@ -105,7 +105,8 @@ def learn(
     ``paper`` by dotted name, e.g. ``{"replay.sub_modes": 2}``.
 
     Guarantee: with privacy enforced the model, the run directory and the ledger depend on rows
-    through noised sums alone. Errors and warnings do not: they are for the holder's screen.
+    through noised sums alone. Errors and warnings do not: they are for the holder's screen; nor
+    does ``spoken.json`` beside the ledger, where a cap is kept: it is as private as the rows.
 
     >>> import numpy as np
     >>> rng = np.random.Generator(np.random.PCG64(1))

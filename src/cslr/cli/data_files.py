@@ -31,7 +31,7 @@ class Drafted:
         """What was guessed and why, what could not be read, and what is left to do."""
         seen = self.seen
         findings = [
-            f"  {role:7} {guess.column!r}: {guess.why}" for role, guess in seen.guesses.items()
+            f"  {role:7} {guess.column!r}: {guess.in_full}" for role, guess in seen.guesses.items()
         ]
         missing = [f"  {role:7} not found" for role in _open(seen)]
         counted = f"{len(seen.clients)} clients, {len(seen.labels)} labels"

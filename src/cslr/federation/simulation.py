@@ -61,6 +61,9 @@ class Population:
     """(N,) what each client's own random choices are addressed by; None: its number. Where numbers
     depend on who else has rows, they must not: one client's rows would move the others' answers."""
 
+    clients_per_unit: int = 1
+    """PUBLIC. The most of these clients that may hold rows of one unit of privacy."""
+
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~np.isfinite(self.z).all(axis=1))
         if bad.size:
@@ -137,9 +140,9 @@ def _lots_of(
     return np.stack([drawn[address, tasks] for address in addresses])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatedCohort:
-    """The clients of one round, as the server may ask them."""
+    """PRIVATE. The clients of one round, as the server may ask them; coins are secret, too."""
 
     population: Population
     task: int
@@ -163,6 +166,7 @@ class SimulatedCohort:
 
     def answers(self, ask: Ask[Any]) -> Iterator[Bounded]:
         """What a sum adds up: the clients' answers in batches, hostile ones last."""
+        self._check_clip(ask)
         answers = (self.device.answer(batch, ask) for batch in self.batches(ask))
         if not self.hostile:
             yield from answers
@@ -175,6 +179,7 @@ class SimulatedCohort:
 
         One that holds nothing of the task answers too: a silence would tell.
         """
+        self._check_clip(ask)
         batches = list(self.batches(ask))
         speaking = {client for batch in batches for client in batch.clients}
         participants = self.population.addresses[self.taking_part].tolist()
@@ -184,6 +189,15 @@ class SimulatedCohort:
         clients = tuple(client for batch in batches for client in batch.clients)
         answers = [self.device.answer(batch, ask) for batch in batches]
         return (*clients, *self.hostile), [*answers, *self._opposition(answers, ask)]
+
+    def _check_clip(self, ask: Ask[Any]) -> None:
+        """Refuse a clip that several contributions of one unit would exceed together."""
+        several = self.population.clients_per_unit
+        if ask.grid.share < several:
+            raise ValueError(
+                f"the grid of {ask.label!r} must have share >= {several}, not {ask.grid.share}: so "
+                "many clients may hold rows of one person"
+            )
 
     def _opposition(self, answers: Sequence[Bounded], ask: Ask[Any]) -> list[Bounded]:
         if not self.hostile:

@@ -118,7 +118,7 @@ def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
     return shares
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupLists:
     """PRIVATE. The lists of b clients about one group of labels."""
 
@@ -173,7 +173,7 @@ def group_lists(
         yield group_x, GroupLists(index, group, rows, mask, lists, rngs)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _RowsByGroup:
     """PRIVATE. The rows of b clients sorted by group, all groups at once."""
 

@@ -128,7 +128,7 @@ class _Rows:
     weights: FloatArray  # (b, n) or (n,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _OwnRows:
     """PRIVATE. What b clients drew of their own rows for each step.
 

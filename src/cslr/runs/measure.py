@@ -112,9 +112,9 @@ def counted_by(cohort: Callable[[], Cohort], context: MethodContext) -> dict[str
     }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TestCohort:
-    """The units with test rows, with the model they are given."""
+    """PRIVATE. The units with test rows, with the model they are given."""
 
     embedded: EmbeddedStream
     allowed: list[BoolArray]

@@ -83,12 +83,17 @@ class ModelFacts:
                 f"the run in {run} is not finished; repeat its command with --run-dir {run}"
             )
         try:
-            plain = open_line(path.read_bytes())
-            tasks = {name: tuple(labels) for name, labels in plain.pop("tasks").items()}
-            labels, seeds = tuple(plain.pop("labels")), tuple(plain.pop("seeds"))
-            return cls(labels=labels, tasks=tasks, seeds=seeds, **plain)
+            return cls.from_bytes(path.read_bytes())
         except (ValueError, KeyError, TypeError, AttributeError):
             raise _damaged(path) from None
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Of the content of such a file."""
+        plain = open_line(content)
+        tasks = {name: tuple(labels) for name, labels in plain.pop("tasks").items()}
+        labels, seeds = tuple(plain.pop("labels")), tuple(plain.pop("seeds"))
+        return cls(labels=labels, tasks=tasks, seeds=seeds, **plain)
 
     def allowed(self, task: str | None) -> BoolArray:
         """(c,) the labels an answer may have: those of a task, or of all that were learnt."""

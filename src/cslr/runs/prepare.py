@@ -147,6 +147,7 @@ def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Popula
         hostile,
         config.stream.attack,
         ids,
+        embedded.stream.clients_per_person if config.privacy.unit == "person" else 1,
     )
 
 
@@ -278,7 +279,9 @@ def _cap_memory(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:
     privacy = config.privacy
     if privacy.mode != "enforced" or privacy.federation is None or plan.cap == plan.releases:
         return None
-    return CapMemory.at(privacy.federation / "spoken.json", begun=bool(ledger.charges))
+    charges = ledger.charges
+    path = privacy.federation / "spoken.json"
+    return CapMemory.at(path, bool(charges), {charge.task for charge in charges})
 
 
 def _views(context: MethodContext, embedded: EmbeddedStream) -> tuple[View, ...]:

@@ -78,6 +78,26 @@ def test_all_problems_are_counted_and_the_first_are_listed(write, rows, declare)
     assert check(write("jsonl", rows[:-2]), declare(), skip_bad_rows=True).ready
 
 
+def test_what_a_run_refuses_to_skip_is_found_beforehand(write, rows, declare):
+    torn = write("jsonl", [*rows, rows[0] | {"split": "test"}])
+    assert check(torn, declare(), skip_bad_rows=True).ready
+    (finding,) = check(torn, declare(test_rows="public"), skip_bad_rows=True).findings
+    assert finding.startswith("correct the rows of persons in both train and test")
+    head = b"text,label,client,task,split,person\n"
+    unclear = head + b'"x,praise,north,spring,train,p1\ny,praise,east,spring",train,p2\n'
+    good = b"fine,praise,north,spring,train,p3\n"
+    (finding,) = check(write("csv", unclear + good), declare(), skip_bad_rows=True).findings
+    assert finding.startswith("correct the places where rows end unclearly")
+
+
+def test_people_who_may_be_one_are_remarked_where_people_are_the_units(write, rows, declare):
+    path = write("csv", [*rows, rows[0] | {"person": "P1"}])
+    told = "people 'P1' and 'p1' count as two; if they are the same, give them the same name"
+    people = {"people": 9, "privacy": {"epsilon": 4.0, "unit": "person"}}
+    assert told in check(path, declare(**people)).remarks
+    assert told not in check(path, declare()).remarks
+
+
 def test_names_that_may_be_one_clients_and_a_large_delta_are_remarked(write, rows, declare):
     twice = [*rows, rows[0] | {"client": "NORTH", "person": "p7"}]
     declared = declare()

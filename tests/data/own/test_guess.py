@@ -185,13 +185,15 @@ def test_a_wrong_guess_is_corrected_by_flags_in_one_try(tmp_path, name):
 
 def test_every_guess_says_why(tmp_path):
     seen = look(written(tmp_path, "nameless.csv"))
-    assert {role: guess.why for role, guess in seen.guesses.items()} == {
+    assert {role: guess.in_full for role, guess in seen.guesses.items()} == {
         "text": "long texts, 13 words on average",
-        "label": "3 values, repeated",
-        "client": "ids, each in 10 rows on average",
+        "label": "repeated values, 3 different ones",
+        "client": "repeated ids, each in 10 rows on average",
     }
     text = draft(written(tmp_path, "nameless.csv"))
-    assert "(guessed because: ids, each in 10 rows on average)" in text
+    assert "(guessed because: repeated ids)" in text
+    guessed = [line for line in text.splitlines() if "(guessed" in line]
+    assert not any(each.isdigit() for line in guessed for each in line), "the draft becomes public"
     assert look(written(tmp_path, "plain.csv"), {"label": "label"}).guesses["label"].why == (
         "as you said"
     )

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+import cslr.federation.parties.node as node_module
 from cslr.errors import (
     BadField,
     BadSignature,
     ConfigError,
     MalformedMessage,
     MessageError,
+    MessageTooLarge,
     OutOfTurn,
     SumAborted,
     TermsDiffer,
@@ -265,6 +267,21 @@ def test_a_result_cannot_be_written_elsewhere(machines):
             node.answer("result", pack_result({name: b"x"}))
     with pytest.raises(TruncatedMessage, match="ends within a file"):
         unpack_result(pack_result(good)[:-1])
+
+
+def test_results_cannot_fill_a_disk(machines, monkeypatch):
+    """Each is small enough, and all have other names: what is kept is bounded all the same."""
+    monkeypatch.setattr(node_module, "_MOST_RESULT", 1000)
+    monkeypatch.setattr(node_module, "_FILES_OF_RESULT", 3 * 4096)
+    node = machines().node(0)
+    kept = [pack_result({f"seed-{seed}/head.safetensors": b"h" * 300}) for seed in range(4)]
+    for each in (*kept[:3], *kept[:3]):
+        node.answer("result", each)
+    with pytest.raises(MessageTooLarge, match="bytes are kept, more than"):
+        node.answer("result", kept[3])
+    with pytest.raises(MessageTooLarge, match="bytes are kept, more than"):
+        node.answer("result", pack_result({"seed-9/head.safetensors": b""}))
+    assert len(list(node.files.model.rglob("*.safetensors"))) == 3
 
 
 def test_codes_tell_nothing_of_rows():

@@ -36,8 +36,33 @@ def test_a_cap_of_two_is_two_tasks(path):
 
 def test_it_is_remembered_before_the_answer_is_known(path):
     CapMemory.at(path, begun=False).admit([70, 71], 0, cap=1)
-    assert json.loads(path.read_text()) == {"70": [0], "71": [0]}
+    assert json.loads(path.read_text()) == {"70": [0], "71": [0], "asked": [0]}
     assert CapMemory.at(path, begun=True).admit(CLIENTS, 1, cap=1) == [False, False, True]
+
+
+def test_an_older_copy_is_refused(path):
+    """Else those who spoke since then would speak again."""
+    spoken = CapMemory.at(path, begun=False)
+    spoken.admit([70], 0, cap=1)
+    older = path.read_bytes()
+    spoken.admit([71], 1, cap=1)
+    CapMemory.at(path, begun=True, charged=[0, 1, None])
+    path.write_bytes(older)
+    with pytest.raises(PrivacyError, match=r"spoken\.json is older than the ledger"):
+        CapMemory.at(path, begun=True, charged=[0, 1, None])
+
+
+def test_a_task_that_nobody_speaks_about_is_known_too(path):
+    CapMemory.at(path, begun=False).admit([], 2, cap=1)
+    CapMemory.at(path, begun=True, charged=[2]).admit([70], 0, cap=1)
+
+
+def test_a_file_of_an_earlier_version_is_read(path):
+    path.parent.mkdir()
+    path.write_text('{"70": [0]}')
+    spoken = CapMemory.at(path, begun=True, charged=[0, 1])
+    assert spoken.admit([70, 71], 2, cap=1) == [False, True]
+    assert json.loads(path.read_text())["asked"] == [0, 1, 2]
 
 
 def test_nobody_else_can_read_it(path):

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cslr.errors import ConfigError
+from cslr.errors import BadField, ConfigError, TermsDiffer
 from cslr.federation.parties.charter import Member, Roster, fingerprint
 from cslr.federation.parties.coordinator import Event, Reply
 from cslr.federation.parties.membership import pin_roster
 from cslr.federation.parties.question import digest_of
-from cslr.federation.parties.result_files import unpack_result
+from cslr.federation.parties.result_files import pack_result, unpack_result
 from cslr.privacy.ledger.book import Ledger
 from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
 from cslr.runs.deployment.joining import (
@@ -104,6 +104,43 @@ def test_an_embedded_stream_is_learnt_and_every_node_can_predict(tmp_path):
             served.run / "seed-13" / "task-1.safetensors"
         ).read_bytes()
         node.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder": "evil/model"},
+        {"encoder_id": "another"},
+        {"others": {"evil/model": "another"}},
+        {"labels": ("a", "b")},
+        {"tasks": {"another": (0,)}},
+        {"seeds": (13, 14)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_model_of_other_terms_is_not_kept_for_predictions(tmp_path, change):
+    """`cslr predict` on a node loads the encoder that the model names, and shows it texts."""
+    source = source_of_stream("clinic", 2, "minilm", 13)
+    served = founded(tmp_path, source, [{"part": part} for part in range(3)])
+    charter, node = served.charter, open_node(tmp_path / "node-0")
+    tasks = {task.name: task.labels for task in charter.tasks[:1]}
+    facts = ("cslr", charter.family, "class", charter.labels, tasks, "minilm", charter.encoder)
+    good = ModelFacts(*facts, (13,))
+    for number, model in enumerate((good, replace(good, **change))):
+        (tmp_path / str(number)).mkdir()
+        model.save(tmp_path / str(number))
+    sent = [
+        pack_result({"model.json": (tmp_path / number / "model.json").read_bytes()})
+        for number in "01"
+    ]
+    node.answer("result", sent[0])
+    with pytest.raises(TermsDiffer, match="another encoder, other labels or other tasks"):
+        node.answer("result", sent[1])
+    with pytest.raises(BadField, match="damaged"):
+        node.answer("result", pack_result({"model.json": b"{}"}))
+    kept = (node.files.model / "model.json").read_bytes()
+    node.close()
+    assert kept == (tmp_path / "0" / "model.json").read_bytes()
 
 
 def test_what_nodes_hold_together_is_the_stream():

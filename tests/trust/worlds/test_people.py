@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cslr.data.own.people import person_address
+from cslr.methods import gradient_rounds
+from cslr.protocol.updates import update_ask
+from cslr.seeding import Seeds
+
 from .world import (
     Case,
     World,
@@ -93,6 +98,49 @@ def test_a_person_of_two_clients_moves_sums_by_their_bound(play, family, flags):
     one, other = play(case, rows), play(case, without_person(rows, MANY))
     assert differences(one, other) == []
     assert moved(one, other)
+
+
+def test_a_person_who_speaks_of_another_task_in_each_client_costs_no_more(play):
+    """Under a cap of one each client picks a task by itself: half of the bound in each of two."""
+    name = next(
+        name
+        for name in (f"many-{number}" for number in range(50))
+        if _chosen("c0", name) != _chosen("c1", name)
+    )
+    case, rows = Case(flags=("--cap", "1"), clients_per_person=2), rows_of("classification")
+    many = [row for row in rows if row["person"] == MANY]
+    rows = [row for row in rows if row["person"] != MANY]
+    both = [*rows, *[row | {"client": c, "person": name} for row in many for c in ("c0", "c1")]]
+    one, other = play(case, both), play(case, rows)
+    assert differences(one, other) == []
+    moves = [
+        np.linalg.norm((total - other.sums[label][0]).astype(float)) / steps
+        for label, (total, steps) in one.sums.items()
+    ]
+    assert len(moves) == 2
+    assert 0 < min(moves) <= max(moves) <= 0.5 + 1e-9
+    assert sum(np.square(moves)) <= 1, "what a cap of one is charged for"
+
+
+def test_a_method_that_clips_as_for_one_client_releases_nothing(tmp_path, monkeypatch):
+    """Its default is one client a person; where two hold some, a sum would move by twice that."""
+    monkeypatch.setattr(
+        gradient_rounds,
+        "update_ask",
+        lambda update, training, norm, *_: update_ask(update, training, norm),
+    )
+    flags = ("--head", "rounds", "--set", "head.rounds=2")
+    world = World(
+        tmp_path / "world", Case("tagging", flags, clients_per_person=2), rows_of("tagging")
+    )
+    with pytest.raises(ValueError, match="share >= 2, not 1"):
+        world.run()
+    assert world.transcript.sums == {}
+
+
+def _chosen(client: str, person: str) -> int:
+    """The task, of two, that a person speaks of in a client under a cap of one."""
+    return int(Seeds(person_address(client, person)).at("cap").random(2).argmin())
 
 
 def test_a_person_whose_answers_are_counted_moves_the_count_by_its_bound(play):

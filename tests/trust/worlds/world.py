@@ -125,6 +125,7 @@ PRIVATE = (
     "rows.csv",
     "cache/embeddings/private/",
     "rows.cslr-federation/spoken.json",
+    "ledger/spoken.json",
     "rows.cslr-federation/rows.json",
 )
 """As private as the rows: never leaves their holder."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -24,6 +25,8 @@ from cslr.privacy.plan import promise_warnings
 __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 
 NOTICE: Final = "This report contains exact counts of private rows: do not publish it."
+_MOST_ALIKE: Final = 5
+"""People are many."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def check(data: Path, declaration: Declaration, skip_bad_rows: bool = False) -> 
         findings=_findings(declaration, gathered, bool(train), skip_bad_rows),
         remarks=(
             *_remarks(tasks),
-            *_alike(gathered.clients),
+            *_alike_units(declaration, gathered),
             *_of_people(declaration, train),
             *weak,
         ),
@@ -193,6 +196,15 @@ def _findings(
         findings.append(
             "correct the rows of persons that occur in too many clients: they cannot be skipped"
         )
+    if gathered.unclear:
+        findings.append(
+            "correct the places where rows end unclearly, or whose they are: they cannot be skipped"
+        )
+    if gathered.torn and declaration.test_rows == "public":
+        findings.append(
+            "correct the rows of persons in both train and test: as test_rows = 'public', they "
+            "cannot be skipped"
+        )
     if not has_train:
         findings.append("there are no train rows")
     return tuple(findings)
@@ -216,14 +228,20 @@ def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def _alike(clients: tuple[str, ...]) -> Iterator[str]:
-    """Client names that differ only in spelling: one client under two names is protected less."""
+def _alike_units(declaration: Declaration, gathered: Gathered) -> Iterator[str]:
+    """Names that differ only in spelling: one unit under two names is protected less."""
+    yield from _alike("clients", gathered.clients)
+    if declaration.privacy.unit == "person":
+        yield from islice(_alike("people", gathered.people), _MOST_ALIKE)
+
+
+def _alike(what: str, names: tuple[str, ...]) -> Iterator[str]:
     spelled: dict[str, str] = {}
-    for name in clients:
+    for name in names:
         first = spelled.setdefault(" ".join(name.casefold().split()), name)
         if first != name:
             yield (
-                f"clients {first!r} and {name!r} count as two; if they are the same, give them "
+                f"{what} {first!r} and {name!r} count as two; if they are the same, give them "
                 "the same name"
             )
 

@@ -193,9 +193,9 @@ def _string(text: str) -> str:
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-@dataclass
+@dataclass(repr=False)
 class Seen:
-    """What was seen in the file; filled while it is read."""
+    """PRIVATE. What was seen in the file; filled while it is read."""
 
     columns: tuple[str, ...]
     roles: Mapping[str, str]

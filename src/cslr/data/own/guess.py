@@ -46,9 +46,9 @@ _TEXT_WORDS: Final = 3.0
 """Mean words from which on a column without a telling name may be the text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile:
-    """What the cells of a column are like, in the first rows."""
+    """PRIVATE. What the cells of a column are like, in the first rows."""
 
     rows: int
     filled: int
@@ -68,6 +68,14 @@ class Guess:
 
     column: str
     why: str
+    """In words. It is written into the draft, which becomes public."""
+    figures: str = ""
+    """What was counted in private rows to that end: for the holder's screen alone."""
+
+    @property
+    def in_full(self) -> str:
+        """PRIVATE. Why, with figures."""
+        return f"{self.why}, {self.figures}" if self.figures else self.why
 
 
 def profile_of(rows: Sequence[Raw], column: str) -> Profile:
@@ -159,7 +167,7 @@ def _text_by_content(free: Mapping[str, Profile]) -> Guess | None:
     if not long:
         return None
     column = max(long, key=lambda each: long[each].words)
-    return Guess(column, f"long texts, {long[column].words:.0f} words on average")
+    return Guess(column, "long texts", f"{long[column].words:.0f} words on average")
 
 
 def _split_by_content(free: Mapping[str, Profile]) -> Guess | None:
@@ -177,7 +185,7 @@ def _label_by_content(free: Mapping[str, Profile]) -> Guess | None:
     if not chosen:
         return None
     column = min(chosen, key=lambda each: chosen[each].distinct)
-    return Guess(column, f"{chosen[column].distinct} values, repeated")
+    return Guess(column, "repeated values", f"{chosen[column].distinct} different ones")
 
 
 def _client_by_content(free: Mapping[str, Profile]) -> Guess | None:
@@ -189,8 +197,9 @@ def _client_by_content(free: Mapping[str, Profile]) -> Guess | None:
         return None
     column = min(chosen, key=lambda each: chosen[each].distinct)
     profile = chosen[column]
-    what = "ids" if column in ids else "names"
-    return Guess(column, f"{what}, each in {profile.filled / profile.distinct:.0f} rows on average")
+    what = "repeated ids" if column in ids else "repeated names"
+    rows = profile.filled / profile.distinct
+    return Guess(column, what, f"each in {rows:.0f} rows on average")
 
 
 def _repeats(profile: Profile) -> bool:

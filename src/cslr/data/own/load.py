@@ -29,13 +29,14 @@ __all__ = ["MOST", "Gathered", "OwnData", "client_address", "gather", "load_own"
 
 _CLIENT_PREFIX: Final = b"cslr/own/client/1"
 
+_TORN: Final[Kind] = "person in train and test"
 MOST: Final = 20
 """Maximum number of problems listed one by one."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OwnData:
-    """A data set ready for training."""
+    """PRIVATE. A data set ready for training."""
 
     stream: Stream
     client_names: tuple[str, ...]
@@ -60,6 +61,8 @@ def load_own(
         raise DataError(_shared(data, gathered))
     if gathered.unclear:
         raise DataError(_unclear(data, gathered))
+    if gathered.torn and declaration.test_rows == "public":
+        raise DataError(_torn(data, gathered))
     _check_registered(data, declaration, gathered)
     train = [row for row in gathered.rows if not row.test]
     if not train:
@@ -150,6 +153,18 @@ def _shared(data: Path, gathered: Gathered) -> str:
     )
 
 
+def _torn(data: Path, gathered: Gathered) -> str:
+    listed = [each for each in gathered.problems if each.kind == _TORN]
+    return "\n".join(
+        [
+            f"{data}: {gathered.torn} rows are about a person in both train and test. "
+            "With test_rows = 'public' they cannot be skipped, because then a private row would "
+            "decide which test rows count in scores that are stored. Correct them",
+            *(f"  {described(data, problem)}" for problem in listed),
+        ]
+    )
+
+
 def _unclear(data: Path, gathered: Gathered) -> str:
     listed = [each for each in gathered.problems if each.kind == "unclear rows"]
     return "\n".join(
@@ -171,9 +186,9 @@ def _refusal(data: Path, gathered: Gathered) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gathered:
-    """What was read. Private, counts included."""
+    """PRIVATE. What was read, counts included."""
 
     rows: tuple[OwnRow, ...]
     problems: tuple[Problem, ...]
@@ -206,6 +221,11 @@ class Gathered:
     def unclear(self) -> int:
         """Places where a bad row may have taken rows of others along, or changed whose they are."""
         return self.totals.get("unclear rows", 0)
+
+    @property
+    def torn(self) -> int:
+        """Rows about a person in both train and test: left out for the person's other rows."""
+        return self.totals.get(_TORN, 0)
 
 
 def gather(data: Path, declaration: Declaration, stop_early: bool) -> Gathered:

@@ -38,9 +38,9 @@ def typical(rows: Mapping[tuple[str, Any], int]) -> tuple[int, int]:
     return int(median_low(rows.values())), int(median_low(tasks.values()))
 
 
-@dataclass
+@dataclass(repr=False)
 class Met:
-    """The people seen in earlier rows. If rows conflict, the earlier ones count as correct."""
+    """PRIVATE. The people seen in earlier rows. If rows conflict, the earlier ones are right."""
 
     most: int
     """Clients that may hold rows of one person."""

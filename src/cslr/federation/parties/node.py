@@ -60,6 +60,9 @@ _KINDS: Final[dict[str, type]] = {
     "unmask": UnmaskRequest,
 }
 
+_MOST_RESULT: Final = MOST_AGREEMENT + MOST_QUESTION
+_FILES_OF_RESULT: Final = 2**23
+"""Bytes for what a file takes beside its content."""
 
 _Answers: TypeAlias = Callable[[], Iterable[Bounded]]
 """Units, called to answer."""
@@ -102,6 +105,8 @@ class Node:
         self._read_rows = rows
         self.grade: Callable[[str], Graded] = _no_test_rows
         """Grades the head with this SHA-256 on this node's own test rows."""
+        self.check_result: Callable[[dict[str, bytes]], None] = lambda files: None
+        """Refuses a result that is not of the pinned terms, before it is kept."""
         self.on_result: Callable[[Path], None] = lambda model: None
         """Told where the result of a task is, after it came."""
 
@@ -116,7 +121,9 @@ class Node:
 
     @cached_property
     def _spoken(self) -> CapMemory:
-        return CapMemory.at(self.files.path / "spoken.json", begun=bool(self.ledger.charges))
+        charges = self.ledger.charges
+        path = self.files.path / "spoken.json"
+        return CapMemory.at(path, bool(charges), {charge.task for charge in charges})
 
     @property
     def agreement(self) -> Agreement:
@@ -238,8 +245,10 @@ class Node:
 
     def _take_result(self, body: bytes) -> bytes:
         """Keep what was released and learnt, for `cslr predict`."""
-        if len(body) > MOST_AGREEMENT + MOST_QUESTION:
+        if len(body) > _MOST_RESULT:
             raise MessageTooLarge(f"{len(body)} bytes are more than a result may have")
-        self.files.keep_result(unpack_result(body))
+        files = unpack_result(body)
+        self.check_result(files)
+        self.files.keep_result(files, _MOST_RESULT + _FILES_OF_RESULT)
         self.on_result(self.files.model)
         return b"\1"

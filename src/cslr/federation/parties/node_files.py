@@ -14,15 +14,19 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field
 
-from cslr.errors import ConfigError
+from cslr.errors import ConfigError, MessageTooLarge
 from cslr.federation.parties.charter import Charter, Member, Roster, read_model
 from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 
 __all__ = ["NodeFiles", "PinnedNode", "SavedAnswer"]
+
+_LEAST_FILE: Final = 4096
+"""Bytes that any file takes on a disk, so that empty ones are not free."""
 
 
 class PinnedNode(BaseModel):
@@ -136,11 +140,19 @@ class NodeFiles:
         """Write it down; the caller has compared its digest."""
         write_atomic(self.path / "agreement.safetensors", content)
 
-    def keep_result(self, files: dict[str, bytes]) -> None:
+    def keep_result(self, files: dict[str, bytes], most: int) -> None:
         """Files of a finished task, each whole or not at all; the names are checked by the caller.
 
-        ``model.json`` comes last: its being there says that the others are complete.
+        ``model.json`` comes last: its being there says that the others are complete. most: bytes
+        that all results together may take, with those of earlier messages that stay; names count.
         """
+        sizes = {name: len(content) for name, content in files.items()}
+        staying = (path for path in self.model.rglob("*") if path.is_file())
+        for path in staying:
+            sizes.setdefault(path.relative_to(self.model).as_posix(), path.stat().st_size)
+        taken = sum(sizes.values()) + _LEAST_FILE * len(sizes)
+        if taken > most:
+            raise MessageTooLarge(f"with this result {taken} bytes are kept, more than {most}")
         for name in sorted(files, key=lambda name: name == "model.json"):
             write_atomic(self.model / name, files[name], PRIVATE_FOLDER)
 

@@ -25,7 +25,7 @@ AT_ONCE: Final = 64
 """Clients that are trained side by side: bounds memory."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClientPools:
     """PRIVATE. The rows of a task by client of the cohort."""
 

@@ -16,7 +16,7 @@ from cslr.protocol.head import Family, label_targets
 __all__ = ["TaskRows", "outputs_of", "rows_of"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TaskRows:
     """PRIVATE: the rows of one task and who holds them, clients with most rows first."""
 

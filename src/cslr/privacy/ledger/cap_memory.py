@@ -6,31 +6,42 @@ all clients are in one process it is a file next to the ledger, as private as th
 before any release. With sampling a task counts whether the client's coin let it take part or not: a
 second task after a lost coin would be a second chance, which amplification does not account for.
 So the file does not tell who took part, either.
+
+The file also lists the tasks that were asked about at all. Each is there before it is charged, so a
+file that lacks one of the ledger's tasks is an older copy, which would let clients speak again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from cslr.errors import PrivacyError
 from cslr.files import make_directory, write_atomic
 
 __all__ = ["CapMemory"]
 
+_ASKED: Final = "asked"
+"""Beside the clients, whose names are numbers."""
+
 
 class CapMemory:
     """The memory of all clients of a federation, in the file ``path``."""
 
     def __init__(self, path: Path, tasks: dict[str, list[int]]) -> None:
+        """tasks: by client, and under ``asked`` those that were asked about at all."""
         self._path = path
         self._tasks = tasks
 
     @classmethod
-    def at(cls, path: Path, begun: bool) -> Self:
-        """Read it. begun: whether something was released already, so that it has to be there."""
+    def at(cls, path: Path, begun: bool, charged: Collection[int | None] = ()) -> Self:
+        """Read it. begun: whether something was released already, so that it has to be there.
+
+        charged: the tasks of all charges, each of which it has to know; None is no task.
+        """
+        needed = {task for task in charged if task is not None}
         try:
             content = json.loads(path.read_bytes())
             tasks = {
@@ -39,11 +50,13 @@ class CapMemory:
         except FileNotFoundError:
             if begun:
                 raise _lost(path, "is missing") from None
-            memory = cls(path, {})
+            memory = cls(path, {_ASKED: []})
             memory._write()
             return memory
         except (OSError, ValueError, TypeError, AttributeError):
             raise _lost(path, "is unreadable") from None
+        if not needed <= set(tasks.setdefault(_ASKED, sorted(needed))):
+            raise _lost(path, "is older than the ledger")
         return cls(path, tasks)
 
     def admit(self, clients: Sequence[int], task: int, cap: int) -> list[bool]:
@@ -53,7 +66,10 @@ class CapMemory:
         task already may contribute again: a task is charged once.
         """
         admitted = []
-        changed = False
+        asked = self._tasks.setdefault(_ASKED, [])
+        changed = task not in asked
+        if changed:
+            self._tasks[_ASKED] = sorted([*asked, task])
         for client in map(str, clients):
             earlier = self._tasks.get(client, [])
             fresh = task not in earlier and len(earlier) < cap

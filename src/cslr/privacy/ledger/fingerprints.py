@@ -59,7 +59,7 @@ class OwnRows:
         return self.path.stat().st_nlink
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fingerprints:
     """PRIVATE. The contents of ``rows.json``."""
 

@@ -20,9 +20,9 @@ Phase = Literal["shared", "masked", "consented"]
 _VERSION = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Held:
-    """What a member holds of one that shared: its keys, and this member's shares of its secrets."""
+    """PRIVATE. What a member holds of one that shared: shares of its secrets."""
 
     member: int
     key_share: bytes

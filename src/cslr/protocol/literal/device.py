@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WrittenLists:
     """PRIVATE. The lists of b clients about one group of labels, and their clipped entries."""
 

@@ -71,7 +71,7 @@ NO_MATRIX: Final[FloatArray] = np.zeros(0)
 """Of statistics that carry none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Statistics:
     """Sums over candidates or clients, with any leading axes."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cslr.errors import ConfigError
+from cslr.errors import BadField, ConfigError, TermsDiffer
 from cslr.federation.parties.charter import Charter, Member, read_model
 from cslr.federation.parties.node import Node
 from cslr.federation.parties.node_files import NodeFiles, PinnedNode
@@ -16,6 +17,7 @@ from cslr.runs.deployment.founding import found, wanted_of
 from cslr.runs.deployment.node_figures import graded_rows
 from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.source import Source
+from cslr.runs.predict import ModelFacts
 
 __all__ = ["Offer", "join", "open_node", "read_offer", "verify_agreement"]
 
@@ -115,4 +117,30 @@ def open_node(folder: Path) -> Node:
     charter, rows = pinned.charter, pinned.rows
     node = Node(files, lambda: rows_of_node(source, charter, rows))
     node.grade = lambda head: graded_rows(source, charter, rows, files.model, head)
+    node.check_result = lambda result: _check_result(result, source, charter)
     return node
+
+
+def _check_result(files: Mapping[str, bytes], source: Source, charter: Charter) -> None:
+    """Refuse a model of other terms: `cslr predict` loads whatever encoder a model names."""
+    if "model.json" not in files:
+        return
+    try:
+        facts = ModelFacts.from_bytes(files["model.json"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadField("the model of a result is damaged") from None
+    agreed = {task.name: task.labels for task in charter.tasks[: len(facts.tasks)]}
+    ours = ModelFacts(
+        facts.method,
+        charter.family,
+        facts.scenario,
+        charter.labels,
+        agreed,
+        source.encoder,
+        charter.encoder,
+        (source.seed,),
+    )
+    if facts != ours:
+        raise TermsDiffer(
+            "the model of a result has another encoder, other labels or other tasks than agreed"
+        )

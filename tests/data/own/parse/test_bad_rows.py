@@ -312,7 +312,13 @@ def test_a_stray_quote_that_takes_other_rows_along_cannot_be_skipped(write, decl
 
 
 @pytest.mark.parametrize(
-    "bad", [b"# client south\nJo\tO\n\n", b"# client = s\xffuth\n\n", b"Jo\tO\n# client = x\n\n"]
+    "bad",
+    [
+        b"# client south\nJo\tO\n\n",
+        b"# client = s\xffuth\n\n",
+        b"Jo\tO\n# client = x\n\n",
+        pytest.param(b"# client =" + b" " * 1_000_000 + b"south\n\n", id="too long"),
+    ],
 )
 def test_a_comment_that_cannot_be_read_cannot_be_skipped(write, declare, bad):
     """Else the sentences after it would be given to the client before."""
@@ -374,6 +380,14 @@ def test_of_a_person_in_train_and_test_the_first_row_counts(write, declare):
     own = load_own(write("csv", content), declare(), PUBLIC, skip_bad_rows=True)
     assert own.stream.test.texts == ("at nobody's", "one")
     assert own.skipped == {"person in train and test": 1}
+
+
+def test_a_train_row_never_decides_about_a_public_test_row(write, declare):
+    """Whether the test row counts in stored scores would tell of the person's private row."""
+    path = write("csv", HEAD + GOOD + b"public,praise,,spring,test,p1\n")
+    told = "a private row would decide which test rows count.*\n.*line 3: person 'p1' is in test"
+    with pytest.raises(DataError, match=told):
+        load_own(path, declare(test_rows="public"), PUBLIC, skip_bad_rows=True)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -68,7 +68,7 @@ def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | P
 
 def _unclear(problem: Problem, block: list[Line]) -> Problem:
     """A bad block; if it has a comment, the sentences after it may be given to somebody else."""
-    if not any(line.text.lstrip().startswith("#") for line in block):
+    if not any(line.comment or line.text.lstrip().startswith("#") for line in block):
         return problem
     what = f"{problem.what}; what the comment says about the rows after it is unclear"
     return Problem(problem.line, "unclear rows", what)

@@ -24,15 +24,20 @@ LONGEST: Final = 1_000_000
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Line:
-    """One line without its end. Of a refused line ``text`` only says where CSV cells are open."""
+    """PRIVATE. One line without its end.
+
+    Of a refused line ``text`` only says where CSV cells are open.
+    """
 
     number: int
     text: str
     problem: Problem | None = None
     ended: bool = True
     """False for the last line of a file that does not end in a newline."""
+    comment: bool = False
+    """Of a line that is too long: whether it begins with #."""
 
 
 def lines_of(path: Path) -> Iterator[Line]:
@@ -91,6 +96,7 @@ def _line(file: BufferedIOBase, number: int) -> Line | None:
 def _too_long(file: BufferedIOBase, number: int, raw: bytes) -> Line:
     """A line that is passed over piece by piece: its length, and whether a CSV cell stays open."""
     length, quotes = len(raw), raw.count(b'"')
+    comment = raw.lstrip().startswith(b"#")
     while not raw.endswith(b"\n"):
         raw = file.readline(LONGEST)
         if not raw:
@@ -98,7 +104,8 @@ def _too_long(file: BufferedIOBase, number: int, raw: bytes) -> Line:
         length, quotes = length + len(raw), quotes + raw.count(b'"')
     ended = raw.endswith(b"\n")
     what = f"the line has {length - ended:,} bytes, more than {LONGEST:,}; shorten it or remove it"
-    return Line(number, '"' * (quotes % 2), Problem(number, "line too long", what), ended)
+    problem = Problem(number, "line too long", what)
+    return Line(number, '"' * (quotes % 2), problem, ended, comment)
 
 
 def _broken(number: int, error: Exception) -> Problem:
