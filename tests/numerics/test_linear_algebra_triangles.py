@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cslr.numerics.linear_algebra import folded, unfolded
+from cslr.numerics.linear_algebra import SquareRoots, folded, unfolded
 
 R = 8
 
@@ -36,3 +36,12 @@ def test_folding_undoes_unfolding():
 def test_what_is_unfolded_is_symmetric_whatever_noise_does():
     whole = unfolded(np.random.default_rng(1).standard_normal((3, R * (R + 1) // 2)), R)
     np.testing.assert_array_equal(whole, np.swapaxes(whole, 1, 2))
+
+
+def test_square_roots_make_and_undo_a_covariance():
+    wide = np.random.default_rng(1).normal(size=(9, 9))
+    covariance = wide @ wide.T + np.eye(9)
+    roots = SquareRoots(covariance)
+    assert roots.factor.dtype == np.float32
+    np.testing.assert_allclose(roots.factor @ roots.factor, covariance, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(roots.whitening @ covariance @ roots.whitening, np.eye(9), atol=1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cslr.numerics.spectral import SquareRoots, floored_forms
+from cslr.numerics.spectral import floored_forms
 
 
 def by_eigenvectors(matrix: np.ndarray, floor: float, y: np.ndarray) -> tuple[np.ndarray, float]:
@@ -66,11 +66,3 @@ def test_arguments_are_not_changed():
     floored_forms(matrix, 0.1, y)
     np.testing.assert_array_equal(matrix, before)
     np.testing.assert_array_equal(y, 1.0)
-
-
-def test_square_roots_make_and_undo_a_covariance():
-    covariance = symmetric(9) @ symmetric(9) + np.eye(9)
-    roots = SquareRoots(covariance)
-    assert roots.factor.dtype == np.float32
-    np.testing.assert_allclose(roots.factor @ roots.factor, covariance, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(roots.whitening @ covariance @ roots.whitening, np.eye(9), atol=1e-9)

@@ -45,6 +45,7 @@ __all__ = [
     "FactoredCovariances",
     "GroupedCovariances",
     "Groups",
+    "SquareRoots",
     "factored",
     "folded",
     "grouped",
@@ -187,6 +188,34 @@ def _square(dimension: int) -> tuple[IntArray, FloatArray]:
     places[up, across] = places[across, up] = np.arange(len(up))
     factors = np.where(np.eye(dimension, dtype=np.bool_), 1.0, np.sqrt(2.0))
     return places.ravel(), factors.ravel()
+
+
+# -- square roots ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SquareRoots:
+    """A covariance, whose square roots are computed when they are first asked for."""
+
+    covariance: FloatArray  # (d, d)
+
+    @cached_property
+    def factor(self) -> FloatArray:
+        """(d, d) white noise -> noise of this covariance, symmetric."""
+        values, vectors = self._eigen
+        return ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32)
+
+    @property
+    def whitening(self) -> FloatArray:
+        """(d, d) the inverse of the factor."""
+        values, vectors = self._eigen
+        whitening: FloatArray = (vectors / np.sqrt(values)) @ vectors.T
+        return whitening
+
+    @cached_property
+    def _eigen(self) -> tuple[FloatArray, FloatArray]:
+        values, vectors = np.linalg.eigh(self.covariance)
+        return values, vectors
 
 
 # -- shrinkage of covariances ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Spectral functions of a symmetric matrix: square roots, and forms without its eigenvectors.
+"""Quadratic forms and the determinant of a symmetric matrix, without its eigenvectors.
 
     A = Q T Qᵀ, T = U diag(λ) Uᵀ tridiagonal:   yᵀ V f(λ) Vᵀ y = Σ_j f(λ_j) (Uᵀ Qᵀ y)_j²
 
@@ -8,14 +8,11 @@ thirds of the time of ``numpy.linalg.eigh``. Steps are LAPACK's ``sytrd``, ``orm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 
 from cslr.arrays import FloatArray
 
-__all__ = ["SquareRoots", "floored_forms"]
+__all__ = ["floored_forms"]
 
 _BLOCK = 64
 """Columns that LAPACK may work on at a time."""
@@ -54,28 +51,3 @@ def _in_eigenvectors(matrix: FloatArray, y: FloatArray) -> tuple[FloatArray, Flo
     if info or more or last:
         raise np.linalg.LinAlgError("eigenvalues did not converge")
     return values, vectors.T @ turned
-
-
-@dataclass(frozen=True, eq=False)
-class SquareRoots:
-    """A covariance, whose square roots are computed when they are first asked for."""
-
-    covariance: FloatArray  # (d, d)
-
-    @cached_property
-    def factor(self) -> FloatArray:
-        """(d, d) white noise -> noise of this covariance, symmetric."""
-        values, vectors = self._eigen
-        return ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32)
-
-    @property
-    def whitening(self) -> FloatArray:
-        """(d, d) the inverse of the factor."""
-        values, vectors = self._eigen
-        whitening: FloatArray = (vectors / np.sqrt(values)) @ vectors.T
-        return whitening
-
-    @cached_property
-    def _eigen(self) -> tuple[FloatArray, FloatArray]:
-        values, vectors = np.linalg.eigh(self.covariance)
-        return values, vectors

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
-from cslr.numerics.spectral import SquareRoots
+from cslr.numerics.linear_algebra import SquareRoots
 from cslr.protocol.head import (
     Batch,
     Family,

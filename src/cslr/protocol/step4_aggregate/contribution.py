@@ -358,9 +358,6 @@ def row_weights(
     return places, weights
 
 
-# -- votes for public means ------------------------------------------------------------------------
-
-
 def votes(mean: FloatArray, candidates: FloatArray) -> FloatArray:
     """(b, L, V) one vote of each list entry (b, L, r), for the nearest candidate (V, r)."""
     squares = np.square(candidates).sum(axis=-1)
@@ -454,8 +451,9 @@ def resolve(
     full = max(1, min(units.rows, MOST_ROWS))
     if expected_weight(units, plan, labels_per_task) < MANY:
         return FEW_UNITS
-    if full == MOST_ROWS:
-        return _many_rows(units, plan, labels_per_task)
+    if full == MOST_ROWS:  # nobody knows how many rows a client has; of a person it is declared
+        share = units.rows // labels_per_task if plan.budget.unit == "person" else MOST_ROWS
+        return replace(FEW_UNITS, full_weight=max(1, min(share, MOST_ROWS)))
     return Resolution(
         full_weight=full,
         weight_scale=0.3,
@@ -465,16 +463,6 @@ def resolve(
         simulated_rows=full,
         simulated_labels=1,
     )
-
-
-def _many_rows(units: Units, plan: Plan, labels_per_task: int) -> Resolution:
-    """Units with rows of all labels of a task: of people a label's rows follow from the declared.
-
-    Of clients nobody knows how many rows they have, so a label counts fully from the most on.
-    """
-    if plan.budget.unit != "person":
-        return FEW_UNITS
-    return replace(FEW_UNITS, full_weight=max(1, min(units.rows // labels_per_task, MOST_ROWS)))
 
 
 def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:

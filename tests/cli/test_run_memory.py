@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from cslr.cli import memory
+from cslr.cli import run
 
 
 class _Library:
@@ -22,14 +22,14 @@ class _Library:
 
 def test_freed_memory_is_kept_for_the_next_array(monkeypatch):
     library = _Library()
-    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(run.sys, "platform", "linux")
     monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
-    memory.keep_freed_memory()
+    run.keep_freed_memory()
     assert library.asked == {-1: 1 << 30, -3: 1 << 30}  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_a_library_without_this_setting_is_left_as_it_is(monkeypatch, platform):
-    monkeypatch.setattr(memory.sys, "platform", platform)
+    monkeypatch.setattr(run.sys, "platform", platform)
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    memory.keep_freed_memory()
+    run.keep_freed_memory()
