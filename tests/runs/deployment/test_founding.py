@@ -68,7 +68,7 @@ def test_a_tenth_may_collude_and_two_thirds_must_survive(members, colluders, thr
     ],
 )
 def test_a_plan_has_the_releases_that_are_wanted_and_the_cap_of_its_unit(more, schedule, cap):
-    plan = _plan(wanted(**more), 2, 10)
+    plan = _plan(wanted(**more), 2, 1, 10)
     assert (plan.schedule, plan.cap, plan.releases) == (schedule, cap, 2)
     assert plan.budget.epsilon == 8.0
     assert plan.epsilon("roster") <= 8.0
@@ -79,8 +79,8 @@ def test_a_plan_has_the_releases_that_are_wanted_and_the_cap_of_its_unit(more, s
 
 def test_terms_that_no_secure_sum_accepts_are_refused_before_anything_is_founded():
     with pytest.raises((ConfigError, ValueError), match="threshold"):
-        _plan(wanted(threshold=1), 2, 10)
-    assert _plan(wanted(members=300, threshold=200, colluders=30), 2, 10).clients.members == 300
+        _plan(wanted(threshold=1), 2, 1, 10)
+    assert _plan(wanted(members=300, threshold=200, colluders=30), 2, 1, 10).clients.members == 300
 
 
 def sizes(*numbers: int):

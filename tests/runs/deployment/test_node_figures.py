@@ -16,7 +16,11 @@ LABELS = ("a", "b", "c", "d")
 TASKS = {"early": (0, 1), "late": (2, 3)}
 TEST_LABELS = np.array([0, 1, 2, 0, 3])
 TEST_TASKS = np.array([0, 0, 1, 0, 1])
-CHARTER = SimpleNamespace(unit="person", family="classification")
+AGREED = {
+    "labels": LABELS,
+    "tasks": [SimpleNamespace(name=name, labels=labels) for name, labels in TASKS.items()],
+}
+CHARTER = SimpleNamespace(unit="person", family="classification", **AGREED)
 
 
 class Rows(SimpleNamespace):
@@ -28,7 +32,8 @@ def embedded(tasks=TEST_TASKS, people=None):
     """Every text gets the scores of label 0, but for its second label."""
     z = np.tile([1.0, 0.0, 0.5, 0.0], (len(tasks), 1))
     stream = SimpleNamespace(test=Rows(tasks=tasks, people=people))
-    test = SimpleNamespace(z=z, tasks=tasks, labels=TEST_LABELS[: len(tasks)])
+    labels, rows = TEST_LABELS[: len(tasks)], np.arange(len(tasks))
+    test = SimpleNamespace(z=z, tasks=tasks, labels=labels, rows=rows)
     return SimpleNamespace(stream=stream, test=test)
 
 
@@ -43,7 +48,8 @@ def node(monkeypatch):
     """``node(tasks, scenario, stream)``: a node with a head of so many tasks."""
 
     def make(tasks=("early", "late"), scenario="class", rows=None) -> None:
-        facts = Facts(tasks=tasks, scenario=scenario)
+        learnt = {name: TASKS[name] for name in tasks}
+        facts = Facts(tasks=learnt, scenario=scenario, family="classification", labels=LABELS)
         predictor = SimpleNamespace(model=facts, scores=lambda z: z)
         rows = embedded() if rows is None else rows
         monkeypatch.setattr(node_figures, "load_predictor", lambda model: predictor)
@@ -118,7 +124,7 @@ def test_the_head_that_is_asked_about_is_graded_as_its_scenario_has_it(
 
 def test_all_rows_of_a_client_are_one_units(node, tmp_path, head):
     node()
-    client = SimpleNamespace(unit="client", family="classification")
+    client = SimpleNamespace(unit="client", family="classification", **AGREED)
     graded = graded_rows(None, client, {}, tmp_path, head)
     np.testing.assert_array_equal(graded.units, np.zeros(5))
     with pytest.raises(ConfigError, match="names no column of people"):
