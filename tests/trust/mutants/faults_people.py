@@ -82,11 +82,14 @@ def cap_per_silo() -> Iterator[None]:
             yield
 
 
-def counted_once() -> AbstractContextManager[None]:
-    """A person of two clients is clipped in each as if it were in that one alone."""
+@contextmanager
+def counted_once() -> Iterator[None]:
+    """A person of two clients is clipped in each as in one alone, and no cohort refuses that."""
     honest = prepare._units
 
     def fault(config, stream, count):
         return replace(honest(config, stream, count), clients_per_person=1)
 
-    return instead(prepare, "_units", fault)
+    unchecked = instead(SimulatedCohort, "_check_clip", lambda self, ask: None)
+    with instead(prepare, "_units", fault), unchecked:
+        yield
