@@ -27,6 +27,13 @@ class Altered(InProcess):
         return replies
 
 
+def flipped(answer: bytes, place: int) -> bytes:
+    """The answer with all bits of one byte changed."""
+    changed = bytearray(answer)
+    changed[place] ^= 0xFF
+    return bytes(changed)
+
+
 ALTERATIONS = {
     "nothing": lambda answers, asked: b"",
     "noise": lambda answers, asked: bytes(range(256)) * 4,
@@ -34,7 +41,7 @@ ALTERATIONS = {
     "the request": lambda answers, asked: asked[HOSTILE],
     "cut": lambda answers, asked: answers[HOSTILE][:-1],
     "longer": lambda answers, asked: answers[HOSTILE] + b"\0",
-    "flipped": lambda answers, asked: answers[HOSTILE][:-70] + b"\xff" + answers[HOSTILE][-69:],
+    "flipped": lambda answers, asked: flipped(answers[HOSTILE], -70),
 }
 
 
