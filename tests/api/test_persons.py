@@ -36,6 +36,17 @@ def test_people_are_hidden_and_the_ledger_says_so(with_people, tmp_path):
     assert model.score(with_people["X"], with_people["y"]) > 0.9
 
 
+@pytest.mark.parametrize(("declared", "cap"), [({}, 1), ({"tasks_per_person": 2}, 2)])
+def test_people_contribute_to_as_many_tasks_as_are_declared(with_people, tmp_path, declared, cap):
+    cslr.learn(**with_people, **declared, ledger=tmp_path / "ledger")
+    assert f'"cap":{cap}' in (tmp_path / "ledger" / "ledger.jsonl").read_text().replace(" ", "")
+
+
+def test_a_cap_counts_more_than_the_tasks_of_people(with_people, tmp_path):
+    cslr.learn(**with_people, tasks_per_person=2, cap=1, ledger=tmp_path / "ledger")
+    assert '"cap":1' in (tmp_path / "ledger" / "ledger.jsonl").read_text().replace(" ", "")
+
+
 def test_a_ledger_of_people_refuses_clients(with_people, arguments, tmp_path):
     cslr.learn(**with_people, ledger=tmp_path / "ledger", budget=9.0)
     with pytest.raises(cslr.CslrError, match=r"unit|person"):
@@ -67,6 +78,8 @@ def test_more_people_than_registered_are_refused(with_people):
         ({"unit": "client"}, ConfigError, "are for unit='person'"),
         ({"unit": "row"}, ConfigError, "unit must be 'client' or 'person'"),
         ({"clients_per_person": 0}, ConfigError, "at least 1"),
+        ({"tasks_per_person": 0}, ConfigError, "at least 1"),
+        ({"tasks_per_person": 3}, ConfigError, "tasks_per_person=3 is more than the 2 tasks"),
     ],
 )
 def test_a_wrong_unit_is_refused_by_name(with_people, changed, error, message):

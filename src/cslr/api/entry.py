@@ -46,6 +46,7 @@ def learn(
     registered_people: int | None = None,
     clients_per_person: int = 1,
     rows_per_person: int = 1,
+    tasks_per_person: int = 1,
     family: FamilyName = "classification",
     epsilon: float = 8.0,
     delta: float = 1e-5,
@@ -83,8 +84,8 @@ def learn(
     unit: what privacy protects: a ``"client"`` with all its rows, or one ``"person"`` inside it.
         With people, ``registered_people`` is the number of all that may contribute,
         ``clients_per_person`` the most clients that hold rows of one, ``rows_per_person`` the rows
-        that one is expected to have of a task. A person contributes to one task unless ``cap`` says
-        otherwise.
+        that one is expected to have of a task, ``tasks_per_person`` the most tasks that one
+        contributes to.
 
     With ``simulate=True`` task_labels and the registered numbers may be left out and are taken from
     the rows.
@@ -92,7 +93,8 @@ def learn(
     The promise: ``epsilon`` at ``delta`` for everything that is released, against an adversary who
     knows who takes part (``"roster"``) or does not (``"public"``). budget: what all calls with the
     same ledger may cost together; None: ``epsilon``, so that a second call is refused. cap: the
-    most tasks a unit contributes to; a smaller one needs less noise.
+    most tasks a unit contributes to, a smaller one needs less noise; None: for clients all, for
+    people ``tasks_per_person``.
 
     ledger: the directory where spending is written down before anything is released. One data set
     has one ledger: it is up to the caller to name the same one for the same rows. What was learnt
@@ -127,7 +129,9 @@ def learn(
     4.0
     """
     _check_privacy(ledger, simulate, epsilon)
-    declared = DeclaredPeople(unit, registered_people, clients_per_person, rows_per_person)
+    declared = DeclaredPeople(
+        unit, registered_people, clients_per_person, rows_per_person, tasks_per_person
+    )
     declared.check(people)
     rows = (X, y, clients, tasks, label_texts, public, task_labels, registered, family, name)
     given = Arguments(*rows, simulate, people, declared)

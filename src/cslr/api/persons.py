@@ -33,13 +33,17 @@ class DeclaredPeople:
     """The most clients that hold rows of one person."""
     rows_per_person: int = 1
     """Rows that a person is expected to have of one task."""
+    tasks_per_person: int = 1
+    """The most tasks that a person contributes to."""
 
     def check(self, people: Any) -> None:
         """Refuse people without the unit person, and the unit without people."""
         if self.unit not in ("client", "person"):
             raise ConfigError(f"unit must be 'client' or 'person', not {self.unit!r}")
-        if min(self.clients_per_person, self.rows_per_person) < 1:
-            raise ConfigError("clients_per_person and rows_per_person must be at least 1")
+        if min(self.clients_per_person, self.rows_per_person, self.tasks_per_person) < 1:
+            raise ConfigError(
+                "clients_per_person, rows_per_person and tasks_per_person must be at least 1"
+            )
         if self.unit == "person" and people is None:
             raise DataError(
                 "people is missing: unit='person' hides one person inside a client, so each row "
@@ -47,8 +51,8 @@ class DeclaredPeople:
             )
         if self.unit == "client" and (people is not None or self != DeclaredPeople()):
             raise ConfigError(
-                "people, registered_people, clients_per_person and rows_per_person are for "
-                "unit='person'; say so, or leave them out"
+                "people, registered_people, clients_per_person, rows_per_person and "
+                "tasks_per_person are for unit='person'; say so, or leave them out"
             )
 
 

@@ -145,6 +145,11 @@ def _with_people(stream: Stream, clients: Sequence[str], given: Arguments) -> St
     """The stream whose rows are about people, where these are the units."""
     if given.declared.unit == "client":
         return stream
+    if given.declared.tasks_per_person > len(stream.tasks):
+        raise ConfigError(
+            f"tasks_per_person={given.declared.tasks_per_person} is more than the "
+            f"{len(stream.tasks)} tasks there are; a person cannot have rows of more"
+        )
     people = people_of_rows(given.people, clients, given.declared, given.simulate)
     return replace(
         stream,
@@ -152,6 +157,7 @@ def _with_people(stream: Stream, clients: Sequence[str], given: Arguments) -> St
         people=people.registered,
         rows_per_person=given.declared.rows_per_person,
         clients_per_person=given.declared.clients_per_person,
+        tasks_per_person=given.declared.tasks_per_person,
         person_ids=people.ids,
         unit="person",
         person="person",
