@@ -16,7 +16,7 @@ from cslr.data.stream import Stream, assign_clients
 from cslr.errors import ConfigError
 from cslr.federation.simulation import Population
 from cslr.methods.gradient_rounds import prefers_rounds
-from cslr.methods.method import Earlier, MethodContext, View, may_choose_rounds
+from cslr.methods.method import Clients, Earlier, MethodContext, View, may_choose_rounds
 from cslr.paper_constants import NOISE_TABLE
 from cslr.privacy.accounting import Scope
 from cslr.privacy.ledger.book import Federation, Ledger
@@ -24,6 +24,7 @@ from cslr.privacy.ledger.cap_memory import CapMemory
 from cslr.privacy.ledger.pointer import open_ledger
 from cslr.privacy.ledger.records import EphemeralKeys, SeededKeys
 from cslr.privacy.plan import Budget, Plan, Schedule, calibrate, with_noise
+from cslr.protocol.ports import Keep
 from cslr.protocol.step4_aggregate.contribution import MOST_ROWS, Units
 from cslr.protocol.translation import fit_map
 from cslr.runs.directory import RunDirectory
@@ -41,6 +42,8 @@ __all__ = [
     "ledger_of",
     "plan_of",
     "population_of",
+    "server_context",
+    "units_of_people",
     "with_head",
 ]
 
@@ -248,10 +251,42 @@ def context_of(
     directory: RunDirectory,
 ) -> MethodContext:
     """One seed of one method, with the releases of an earlier encoder, if there are any."""
-    stream, config = embedded.stream, settled.config
-    context = MethodContext(
-        clients=population,
-        tasks=tuple(task.labels for task in stream.tasks),
+    config = settled.config
+    context = replace(
+        server_context(
+            config,
+            embedded,
+            population,
+            plan,
+            ledger,
+            units=_units(config, embedded.stream, population.count),
+            seeds=Seeds(seed),
+            keep=directory.seed(seed, ledger),
+        ),
+        test_shares=_shares(embedded),
+        reads=settled.method.reads,
+    )
+    if settled.is_compared:
+        return context
+    memory, views = _cap_memory(config, plan, ledger), _views(context, embedded)
+    return _upgraded(replace(context, cap_memory=memory, views=views), config, embedded, seed)
+
+
+def server_context(
+    config: Config,
+    embedded: EmbeddedStream,
+    clients: Clients,
+    plan: Plan,
+    ledger: Ledger,
+    *,
+    units: Units,
+    seeds: Seeds,
+    keep: Keep,
+) -> MethodContext:
+    """What a server's method works with, wherever its clients are; nothing of the test rows."""
+    return MethodContext(
+        clients=clients,
+        tasks=tuple(task.labels for task in embedded.stream.tasks),
         family=embedded.family,
         label_texts=embedded.label_texts,
         topics=embedded.topics,
@@ -262,16 +297,11 @@ def context_of(
         constants=config.paper,
         plan=plan,
         ledger=ledger,
-        seeds=Seeds(seed),
-        test_shares=_shares(embedded),
-        keep=directory.seed(seed, ledger),
-        cap_memory=None if settled.is_compared else _cap_memory(config, plan, ledger),
-        reads=settled.method.reads,
-        units=_units(config, stream, population.count),
+        seeds=seeds,
+        test_shares=embedded.label_texts[:0],
+        keep=keep,
+        units=units,
     )
-    if settled.is_compared:
-        return context
-    return _upgraded(replace(context, views=_views(context, embedded)), config, embedded, seed)
 
 
 def _cap_memory(config: Config, plan: Plan, ledger: Ledger) -> CapMemory | None:

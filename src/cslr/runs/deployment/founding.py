@@ -24,7 +24,7 @@ from cslr.protocol.step4_aggregate.contribution import Units
 from cslr.runs.deployment.source import Source
 from cslr.runs.directory import SeedDirectory
 from cslr.runs.embedded import EmbeddedStream, embed_stream
-from cslr.runs.prepare import units_of_people
+from cslr.runs.prepare import server_context, units_of_people
 from cslr.seeding import Seeds
 
 __all__ = [
@@ -167,27 +167,13 @@ def _coordinates(agreement: Agreement, embedded: EmbeddedStream, wanted: Wanted)
 
 def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> MethodContext:
     """The server's side of a run, before it has clients, a ledger and a place to keep releases."""
-    stream, source = embedded.stream, wanted.source
-    config = method_named("cslr").settled(source.config(wanted))
-    units = _units(embedded, wanted)
+    config = method_named("cslr").settled(wanted.source.config(wanted))
+    units, seeds = _units(embedded, wanted), Seeds(wanted.source.seed)
     nobody = Federation(wanted.name, plan.budget, "simulated")
-    return MethodContext(
-        clients=_nobody(embedded, units.count),
-        tasks=tuple(task.labels for task in stream.tasks),
-        family=embedded.family,
-        label_texts=embedded.label_texts,
-        topics=embedded.topics,
-        public=embedded.public,
-        encoder=embedded.encoder,
-        replay=config.replay,
-        head=config.head,
-        constants=config.paper,
-        plan=plan,
-        ledger=Ledger.in_memory(nobody, SeededKeys(Seeds(source.seed))),
-        seeds=Seeds(source.seed),
-        test_shares=embedded.label_texts[:0],
-        keep=SeedDirectory(Path("nowhere")),
-        units=units,
+    ledger = Ledger.in_memory(nobody, SeededKeys(seeds))
+    clients, keep = _nobody(embedded, units.count), SeedDirectory(Path("nowhere"))
+    return server_context(
+        config, embedded, clients, plan, ledger, units=units, seeds=seeds, keep=keep
     )
 
 
