@@ -35,7 +35,7 @@ SYMMETRIC = {"min", "max", "minimum", "maximum", "allclose", "array_equal", "sam
 # Keywords that change how something fails or looks, never what is computed.
 COSMETIC = {
     *("strict", "eq", "repr", "frozen", "slots", "copy", "stacklevel", "check", "kw_only"),
-    "indent",
+    *("indent", "init"),
 }
 
 
