@@ -7,6 +7,7 @@ FOLDER holds packages as they unpack (``dpkg -x``, ``tar -x``), and public sente
     available.txt                   apt-cache dumpavail
     games/fortunes                  Debian fortunes, fortunes-min, fortunes-de
     wordnet                         Debian wordnet-base
+    foldoc                          Debian dict-foldoc
     locale                          Debian git, gcc-12-locales, postgresql-15, gnupg-l10n, mutt,
                                     vlc-l10n, gimp-data, inkscape, gnumeric-common, apt,
                                     aptitude-common, bash, e2fsprogs-l10n
@@ -111,8 +112,10 @@ def declaration(name: str, kind: Mapping[str, Any], unit: str, people: int) -> s
     rows = kind.get("rows_per_person", 1)
     registered = f"people = {people}\nrows_per_person = {rows}\n" if unit == "person" else ""
     columns = "".join(f'{key} = "{key}"\n' for key in COLUMNS)
+    examples = kind.get("examples", {})
     labels = "".join(
         f"[[labels]]\nname = {json.dumps(label)}\ndescription = {json.dumps(text)}\n"
+        + (f"examples = {json.dumps(examples[label])}\n" if label in examples else "")
         for label, text in kind["labels"].items()
     )
     recur = isinstance(kind["tasks"][0], str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import gettext
+import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,15 @@ CATALOGUES: Final = {
     "apt": ("apt", "aptitude"),
 }
 """Of programs whose catalogue of messages has another name."""
+
+KINDS: Final = {
+    "language": "LANGUAGE",
+    **dict.fromkeys(("company", "body"), "ORGANISATION"),
+    "operating system": "SYSTEM",
+    "protocol": "PROTOCOL",
+}
+"""Of subjects of a dictionary of computing, the kind of name that their entries are about."""
+_REFERENCE: Final = re.compile(r"\{([^{}()]+)\}")
 
 _Labels = Mapping[str, str]
 
@@ -178,6 +188,69 @@ def _body(message: Message) -> str:
     return body if isinstance(body, str) else ""
 
 
+class Entry(NamedTuple):
+    """One entry of a dictionary of computing."""
+
+    name: str
+    subject: str
+    body: str
+    """What it says, with references in braces."""
+
+
+def entries(folder: Path) -> Iterator[Entry]:
+    """The entries of the dictionary that have one meaning."""
+    with gzip.open(folder / "foldoc" / "foldoc.dict.dz", "rt", encoding="utf-8") as file:
+        whole = file.read()
+    for block in re.split(r"\n(?=\S)", whole):
+        name, _, body = block.partition("\n")
+        found = re.match(r"\s*<([a-z ]+)[,>]", body)
+        if found:
+            text = re.sub(r"^\s*<[^<>]*>\s*|\[[^\]]*\]|\(\d{4}-\d\d-\d\d\)", " ", body)
+            yield Entry(name.strip(), found[1], " ".join(text.split()))
+
+
+def terms(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """What the dictionary says of a term, and the first subject that it files it under."""
+    for entry in entries(folder):
+        if entry.subject in labels:
+            text = _plain(re.sub(r"[{}]", "", entry.body))
+            yield Row(text[:LONGEST], (entry.subject,), text)
+
+
+def mentions(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """Sentences of the dictionary with a name in them, which is tagged as what its entry is."""
+    del labels
+    found = list(entries(folder))
+    kinds = {each.name: KINDS[each.subject] for each in found if each.subject in KINDS}
+    for entry in found:
+        if entry.subject in {"language", "networking", "programming", "hardware"}:
+            text = _plain(entry.body)
+            names = {" ".join(name.split()) for name in _REFERENCE.findall(text)}
+            known = {tuple(name.split()): kinds[name] for name in names if name in kinds}
+            for sentence in re.split(r"(?<=[.!?]) (?=[A-Z{])", _REFERENCE.sub(r"\1", text)):
+                words = re.findall(r"\w[\w+#/.-]*\w|\w[+#]*|[^\w\s]", sentence)
+                if 6 <= len(words) <= 60:
+                    tags = tuple(_tags(words, known))
+                    if set(tags) != {"O"}:
+                        yield Row(" ".join(words), tags, entry.name, entry.name, entry.subject)
+
+
+def _tags(words: list[str], known: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    """A tag for each word; the longest name that begins at a word counts."""
+    place = 0
+    longest = sorted(known, key=len, reverse=True)
+    while place < len(words):
+        here = [name for name in longest if tuple(words[place : place + len(name)]) == name]
+        if not here:
+            yield "O"
+            place += 1
+            continue
+        kind = known[here[0]]
+        yield f"B-{kind}"
+        yield from [f"I-{kind}"] * (len(here[0]) - 1)
+        place += len(here[0])
+
+
 def _plain(text: str) -> str:
     """One line without what stands in brackets."""
     return " ".join(re.sub(r"\(.*?\)", "", text, flags=re.DOTALL).split())
@@ -186,6 +259,6 @@ def _plain(text: str) -> str:
 SOURCES: Final = {
     **{"sections": sections, "purposes": purposes, "sayings": sayings, "glosses": glosses},
     **{"messages": messages, "media": media, "emoji": emoji, "languages": languages},
-    **{"deutsch": deutsch, "mail": mail},
+    **{"deutsch": deutsch, "mail": mail, "terms": terms, "mentions": mentions},
 }
 """The rows of each data set, from the folder that the packages are unpacked in."""
