@@ -21,28 +21,28 @@ from cslr.arrays import FloatArray
 __all__ = ["Coverage", "Licence", "coverage", "licence_of"]
 
 FAR: Final = 0.95
-"""Beyond this share of the public sentences a row counts as outside."""
+"""A row is outside if it is farther from the anchors than this share of the public sentences."""
 _CHUNK: Final = 4096
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Distances to the nearest anchor, in released coordinates; medians."""
+    """Median distances to the nearest anchor, in released coordinates."""
 
     sentences: int
     anchors: int  # m
     public: float
-    """Of the public sentences that are no anchors."""
+    """Median of the public sentences that are not anchors."""
     rows: float
-    """Of what the clients hold."""
+    """Median of the clients' rows."""
     candidates: float
-    """Of the means of the clients' candidates: means lie nearer to the middle than single texts."""
+    """Median of the means of candidates, which lie nearer to the centre than single texts."""
     outside: float
-    """Share of rows that lie farther off than all but the farthest of the public sentences."""
+    """Share of rows that are farther away than 95 % (``FAR``) of the public sentences."""
 
     @property
     def ratio(self) -> float:
-        """Rows against public sentences: 1 if clients write where the public corpus does."""
+        """Rows' distance over that of public sentences: 1 if both are distributed alike."""
         return self.rows / self.public if self.public > 0 else np.inf
 
 
@@ -51,7 +51,7 @@ def coverage(
 ) -> Coverage:
     """All in released coordinates: anchors (m, r), public (n, r), rows (n', r), means (N, r)."""
     among = nearest_distance(public, anchors)
-    among = among[among > 1e-9]  # an anchor is no news to itself
+    among = among[among > 1e-9]  # without the anchors themselves
     if not len(among):
         raise ValueError("public must contain sentences that are not anchors")
     of_rows = nearest_distance(rows, anchors)
@@ -79,7 +79,7 @@ class Licence:
 
     text: str | None
     source: str | None
-    """Where that stands."""
+    """The file that states it."""
 
     def __str__(self) -> str:
         if self.text is None:
