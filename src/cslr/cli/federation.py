@@ -77,9 +77,7 @@ def init_command(
     ] = "person",
     threshold: Annotated[
         int | None,
-        typer.Option(
-            help=r"t: fewest nodes that a sum can be completed with. \[at least two thirds]"
-        ),
+        typer.Option(help=r"t: fewest nodes that can complete a sum. \[at least two thirds]"),
     ] = None,
     colluders: Annotated[
         int | None, typer.Option(help=r"c: number of nodes that may collude. \[a tenth]")
