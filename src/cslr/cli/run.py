@@ -50,8 +50,8 @@ def run_command(
     stream: Annotated[
         _Text,
         _first(
-            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, both also with "
-            "-small, amazon, multiwoz, ner, ontonotes."
+            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs (both also with "
+            "-small), amazon, amazon-products, multiwoz, multiwoz-services, ner, ontonotes."
         ),
     ] = None,
     method: Annotated[
@@ -66,7 +66,7 @@ def run_command(
         _Text,
         _first(
             "minilm, mpnet, a local directory, or a hub name; minilm+onnx runs in ONNX Runtime; "
-            "tagging: minilm+layer-2 takes the word vectors from that hidden layer."
+            "for tagging minilm+layer-2 takes word vectors from hidden layer -2."
         ),
     ] = None,
     epsilon: Annotated[
@@ -96,7 +96,7 @@ def run_command(
     skip_bad_rows: Annotated[
         bool | None, _more("Leave out rows that violate the declaration.", "--skip-bad-rows")
     ] = None,
-    delta: Annotated[_Share, _more(r"δ. \[1e-5; own data: declared]")] = None,
+    delta: Annotated[_Share, _more(r"δ of the guarantee. \[1e-5; own data: declared]")] = None,
     adversary: Annotated[_Text, _more("Adversary that ε holds against: roster or public.")] = None,
     participation: Annotated[
         _Share, _more("Participation rate q in (0, 1].", "--participation", "--q")

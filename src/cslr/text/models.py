@@ -81,6 +81,7 @@ def _digest(path: Path) -> str:
 
 @lru_cache
 def _digest_of_weights(path: Path, size: int, changed: int) -> str:
+    """SHA-256 of a file; size and time of change are part of the key under which it is cached."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
