@@ -22,7 +22,7 @@ __all__ = ["REFUTED", "audit_command"]
 REFUTED: Final = 3
 """Exit code if a lower bound exceeds the claimed ε."""
 _WHAT: Final = ("both", "mechanism", "pipeline")
-_BY_HAND: Final = {"tasks": 4, "labels": 4, "clients": 20, "epsilon": 4.0}
+_TASKS, _LABELS, _CLIENTS, _EPSILON = 4, 4, 20, 4.0
 """Defaults of a plan that is given by flags alone."""
 
 _Number: TypeAlias = int | None
@@ -155,13 +155,8 @@ def _audited(
             )
         return plan_of_ledger(ledgers_of(ledger)[0])
     if path is None:
-        given = {"privacy.epsilon": _BY_HAND["epsilon"], **given}
-        config = load_config(None, given)
-        shape = Shape(
-            int(tasks or _BY_HAND["tasks"]),
-            int(labels or _BY_HAND["labels"]),
-            int(_BY_HAND["clients"]),
-        )
+        config = load_config(None, {"privacy.epsilon": _EPSILON, **given})
+        shape = Shape(tasks or _TASKS, labels or _LABELS, _CLIENTS)
         return replace(plan_of_config(SettledConfig.of(config), shape), name="this plan")
     settled, shape = shape_of_stream(load_config(path, given))
     shape = replace(shape, tasks=tasks or shape.tasks, labels=labels or shape.labels)

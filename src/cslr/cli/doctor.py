@@ -79,8 +79,8 @@ def doctor_command(
 
 def findings(self_test: bool) -> list[Finding]:
     """All checks, in order."""
-    results = [_versions(), *[_part(*part) for part in _PARTS], _encoder(), _cache(), _cores()]
-    results.append(_network())
+    parts = [_part(*part) for part in _PARTS]
+    results = [_versions(), *parts, _encoder(), _cache(), _cores(), _network()]
     return [*results, _tried("self-test", _self_test)] if self_test else results
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["federation_app"]
 
 federation_app = typer.Typer(
-    help="Learn across machines, over Flower, with a secure sum and noise from the nodes.",
+    help="Train across machines, over Flower, with a secure sum and noise from the nodes.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -213,7 +213,7 @@ def serve_command(
     folder: _Folder,
     members: Annotated[
         int | None,
-        typer.Option(help="Confirm the number of members if it or the members differ from before."),
+        typer.Option(help="Confirm the number of members if it is not as planned or changed."),
     ] = None,
     new_certificate: Annotated[
         bool, typer.Option("--new-certificate", help="Renew the server's TLS key first.")

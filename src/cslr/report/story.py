@@ -83,8 +83,7 @@ def _label(axes: Any, ends: list[tuple[float, str, str]], tasks: int) -> None:
     """Write labels to the right of the lines, from top to bottom, so that none overlap."""
     below = 200.0
     for value, label, colour in sorted(ends, reverse=True):
-        height = min(value, below - _APART)
-        below = height
+        below = min(value, below - _APART)
         text = f"  {label}: {value:.0f} %"
-        at = {"xytext": (tasks + 0.05, height), "textcoords": "data", "va": "center"}
+        at = {"xytext": (tasks + 0.05, below), "textcoords": "data", "va": "center"}
         axes.annotate(text, (tasks, value), color=colour, annotation_clip=False, **at)

@@ -104,7 +104,8 @@ class EmbeddingCache:
         keys = _keys(encoder_id, texts)
         cached = np.zeros(len(keys), dtype=np.bool_)
         segments = self._segments(self.folder(encoder_id))
-        vectors = np.empty((len(keys), _dimension(segments)), dtype=np.float32)
+        dimension = segments[0].vectors.shape[1] if segments else 0
+        vectors = np.empty((len(keys), dimension), dtype=np.float32)
         for segment in segments:
             index = np.searchsorted(segment.keys, keys)
             index[index == len(segment.keys)] = 0
@@ -189,10 +190,6 @@ def _segment(keys: NDArray[np.void], vectors: FloatArray) -> _Segment:
     first[1:] = keys[1:] != keys[:-1]
     dtype = np.float16 if vectors.dtype == np.float16 else np.float32
     return _Segment(keys[first], np.ascontiguousarray(vectors[order][first], dtype=dtype))
-
-
-def _dimension(segments: Sequence[_Segment]) -> int:
-    return segments[0].vectors.shape[1] if segments else 0
 
 
 def _names(folder: Path) -> list[Path]:

@@ -260,15 +260,14 @@ def _methods(result: Result) -> RenderableType:
             _meaning(name),
             style=_style(result, name),
         )
-    privacy = result.config.privacy
-    if privacy.mode == "simulated" or not result.config.yardsticks:
-        return Group(_titled("Comparison with yardsticks", table), _legend())
-    why = (
-        "finetune and joint read rows without noise, so they are not run with enforced "
-        "privacy, and the gap to pooled training cannot be computed."
-    )
-    title = "Comparison with yardsticks"
-    return Group(_titled(title, table), _legend(), Text(why, style="dim"))
+    parts: list[RenderableType] = [_titled("Comparison with yardsticks", table), _legend()]
+    if result.config.privacy.mode == "enforced" and result.config.yardsticks:
+        why = (
+            "finetune and joint read rows without noise, so they are not run with enforced "
+            "privacy, and the gap to pooled training cannot be computed."
+        )
+        parts.append(Text(why, style="dim"))
+    return Group(*parts)
 
 
 def _legend() -> Text:

@@ -68,8 +68,7 @@ def _run(config: Config, study: EmbeddedStream, work: Path) -> tuple[RunDirector
         if not begun:
             raise
     shutil.rmtree(work)
-    directory = RunDirectory(work, config)
-    return directory, run(config, study, directory, _silent)
+    return _run(config, study, work)
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -8,7 +8,6 @@ much farther away are not covered by the public corpus.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -105,12 +104,12 @@ def licence_of(data: Path | None) -> Licence:
         if line := next((text.strip() for text in _lines(path) if text.strip()), None):
             return Licence(line, str(path))
     readme = data / "README.md"
-    licence = _in_table(list(_lines(readme))) if readme.is_file() else None
+    licence = _in_table(_lines(readme)) if readme.is_file() else None
     return Licence(licence, str(readme)) if licence else Licence(None, None)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    return iter(path.read_text(encoding="utf-8", errors="replace").splitlines())
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _in_table(lines: list[str]) -> str | None:
