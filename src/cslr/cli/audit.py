@@ -65,7 +65,7 @@ def audit_command(
     dimension: Annotated[_Number, _plan(r"r: number of released directions. \[384]")] = None,
     what: Annotated[_Text, _attack(r"mechanism, pipeline or both. \[both]")] = None,
     runs: Annotated[
-        int, _attack("Mechanism: number of runs with the canary, and as many without.")
+        int, _attack("Mechanism: number of runs with the attacked client, and as many without.")
     ] = 10_000,
     canaries: Annotated[
         _Number,

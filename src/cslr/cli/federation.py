@@ -245,7 +245,7 @@ def serve_command(
 def node_command(
     folder: Annotated[Path, typer.Argument(help="The node's own folder.")],
 ) -> None:
-    """Run this machine's node: answer the server until Ctrl-C.
+    """Run a node with the cslr installed on this machine: answer the server until Ctrl-C.
 
     Example: `cslr federation node node`
     """
@@ -336,7 +336,7 @@ def try_command(
         Path | None, typer.Option(help=r"Keep all files here. \[a temporary folder]")
     ] = None,
 ) -> None:
-    """Try a whole federation on this machine, each party in its own process; all end with it.
+    """Try a whole federation on this machine, each party in its own process; none is left running.
 
     Example: `cslr federation try --nodes 5`
     """

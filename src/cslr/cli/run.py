@@ -138,7 +138,7 @@ def run_command(
     ] = None,
     head: Annotated[
         _Text,
-        _more("How the head is trained: released, rounds, dp-fedavg or federated (ε = ∞)."),
+        _more("Head training: released, rounds, dp-fedavg or federated (end-to-end ε = ∞)."),
     ] = None,
     setting: Annotated[
         list[str] | None,

@@ -59,7 +59,7 @@ class Columns(_Section):
     split: _Name | None = None
     """Holds train or test; None: all rows are train, or ``test_share`` decides."""
     person: _Name | None = None
-    """The person a row is about, if a client holds rows of several, or a document or dialogue."""
+    """The person (or document, dialogue) a row belongs to, if a client holds rows of several."""
 
     def roles(self) -> dict[str, str]:
         """The required columns, by role."""
