@@ -75,7 +75,7 @@ class Rows:
     """classification: the label; intents: all labels, the main one first; tagging: a tag a word."""
     tasks: IntArray  # (n,)
     people: IntArray | None = None
-    """(n,) the person of each row (or dialogue, document); partitions keep a person's rows together."""
+    """(n,) the person (or dialogue, document) of each row; partitions keep its rows together."""
     clients: IntArray | None = None
     """(n,) the client of each row, if it is known and not simulated; −1: none."""
     kinds: IntArray | None = None
