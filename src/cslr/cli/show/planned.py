@@ -87,8 +87,8 @@ def _costs(outlook: Outlook) -> Table:
 def _caps(outlook: Outlook) -> Table:
     """Noise and forecast for other caps."""
     unit = outlook.plan.budget.unit
-    table = Table(title=f"Caps, ε for a {unit} unchanged", title_justify="left")
-    for column in ("cap", "σ", "speakers a task", "of the gap"):
+    table = Table(title=f"Caps compared at the same ε for a {unit}", title_justify="left")
+    for column in ("cap", "σ", "contributors per task", "share of the gap"):
         table.add_column(column, justify="right")
     for each in outlook.caps:
         row = (str(each.cap), _number(each.sigma), f"{each.speakers:,.0f}", f"{each.share:.0%}")
