@@ -1,12 +1,12 @@
-"""How fast the parts are, each beside a named peer in the same run; written to docs/speed.md.
+"""The speed of CSLR's parts next to named peers measured in the same run; written to docs/speed.md.
 
     make bench            all rows; at most 20 minutes on an idle machine
     make bench-peers      first: environments for pfl and for Flower on Ray, in build/peers
     python benchmarks/bench.py --only head --times 3
 
-CPU seconds, one BLAS thread, repetitions of both sides in turn, medians. Compare ratios between
-machines, not seconds: above 1 means that CSLR is faster. A row whose peer is not installed says so.
-``--only`` measures one kind of row again and leaves the others as they were.
+Medians of CPU seconds with one BLAS thread; repetitions of the two sides alternate. Between
+machines compare ratios (peer / ours, above 1: CSLR is faster), not seconds. A row whose peer is not
+installed says so. ``--only`` measures one kind of row again and keeps the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROWS: dict[str, Callable[[int], Iterator[Measured]]] = {
 
 
 def main() -> None:
-    """Measure the rows that are asked for and write them down."""
+    """Measure the selected rows and store them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=[*ROWS, "growth"], help="one kind of row")
     parser.add_argument("--times", type=int, default=7)

@@ -1,4 +1,4 @@
-"""The rows of ``bench.py`` about single parts, each beside a peer that computes the same."""
+"""The rows of ``bench.py`` about single parts, each next to a peer that computes the same."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Rows = Iterator[Measured]
 def lists(times: int) -> Rows:
     """EM with four candidates, against scikit-learn client by client.
 
-    Ours finds groups in the 64 leading directions and then describes all; so a second peer looks at
-    these 64 alone, and describes none of the others.
+    Ours finds groups in the 64 leading directions and then computes statistics of all directions.
+    So a second peer uses these 64 directions alone.
     """
     from sklearn.mixture import GaussianMixture
 
@@ -82,7 +82,7 @@ def signed(times: int) -> Rows:
 
 
 def noise(times: int) -> Rows:
-    """10⁶ draws: against a generator that is no cipher, and against OpenDP."""
+    """10⁶ draws, against a non-cryptographic generator and against OpenDP."""
     ours = partial(discrete_gaussian, 2.0**21, 10**6, KeyStream(bytes(32)))
     rng = np.random.default_rng(1)
     peer = partial(rng.standard_normal, 10**6)

@@ -65,9 +65,9 @@ def run_seconds() -> float:
 def paper_rounds(times: int) -> Rows:
     """The training rounds of the paper's protocol, against as many rounds of peers.
 
-    Both sides train as many clients in as many rounds, five steps of 32 own rows and, once there is
-    something to replay, 100 replayed ones. Our rounds include drawing the replay, the sum on the
-    grid and the ledger. Repetitions of all sides in turn.
+    All sides train equally many clients in equally many rounds, five steps of 32 own rows and, from
+    the second task on, 100 replayed ones. Our rounds include drawing the replay, the sum on the
+    grid and the ledger. Repetitions of the sides alternate.
     """
     phases = _phases(_paper_parts())  # may embed
     own, theirs = [], []
@@ -81,9 +81,9 @@ def paper_rounds(times: int) -> Rows:
 def paper_run(times: int) -> Rows:
     """A whole run of the paper's protocol, against the same protocol on peers.
 
-    Peers do it on the same rows, with the same clients in each round (``peer_protocol.py``); whole
-    processes from their start. Repetitions of all sides in turn. Peers write no report and draw no
-    pictures, so there are rows with this part of ours and rows without it.
+    Peers run it on the same rows, with the same clients in each round (``peer_protocol.py``). Whole
+    processes are measured from their start; repetitions of the sides alternate. Peers write no
+    report and no plots, so there are rows with and without this part of ours.
     """
     own, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,7 @@ def _of(figures: Mapping[str, Any] | None, part: str) -> float | None:
 
 
 def _phases(run: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    """Rounds, mean clients and rows of a step, without replay and with it."""
+    """(rounds, mean number of clients, rows of a step), without replay and with it."""
     return [(len(run[kind]), round(statistics.mean(run[kind])), rows) for kind, rows in PHASES]
 
 

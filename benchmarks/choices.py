@@ -1,13 +1,13 @@
-"""Which value of each constant would be chosen without the stream it is then used on, and its cost.
+"""Leave-one-data-set-out choice of the estimator's constants: the value chosen, and what it costs.
 
     python benchmarks/choices.py --data DIR [--seeds 201,202]
 
 Constants of the estimator that were chosen on streams are varied one at a time: half of the shipped
 value, the value, its double. Every value is run on groupings of ``groupings.py`` at ε = 1 and 4
 with a client and with a person as unit. For each data set, the value with the best mean score on
-the groupings of all *other* data sets is chosen, and held against the shipped one on the left-out
-groupings. Scores are kept in runs/choices.json, by seed, so that a run can go on later;
-docs/transfer.md gets the table.
+the groupings of all *other* data sets is chosen, and compared with the shipped one on the left-out
+groupings. Scores are stored in runs/choices.json by seed, so that a run can be resumed; the table
+goes into docs/transfer.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DATA_SETS: Final[Mapping[str, tuple[str, ...]]] = {
     "dialogues": ("services", "intents"),
     "news": ("news",),
 }
-"""Groupings by the rows they are made of."""
+"""Groupings by the data set that their rows come from."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Constant:
     module: ModuleType
     name: str
     only: tuple[str, ...] = ()
-    """The groupings it plays a part in; none named: all."""
+    """The groupings that it affects; empty: all."""
     units: tuple[str, ...] = ("client", "person")
-    """The units of privacy it plays a part for."""
+    """The units of privacy for which it has an effect."""
 
     @property
     def shipped(self) -> float:
@@ -66,7 +66,7 @@ class Constant:
 
     @contextmanager
     def times(self, factor: float) -> Iterator[None]:
-        """The constant at another value."""
+        """The constant multiplied by a factor, inside a with block."""
         shipped = getattr(self.module, self.name)
         setattr(self.module, self.name, factor * shipped)
         try:
@@ -89,7 +89,7 @@ Scores = dict[Key, float]
 
 
 def kept() -> Scores:
-    """What was measured so far."""
+    """The scores that were measured so far."""
     rows = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else []
     return {
         (name, f, grouping, unit, eps, seed): s for name, f, grouping, unit, eps, seed, s in rows
@@ -97,14 +97,14 @@ def kept() -> Scores:
 
 
 def keep(scores: Scores) -> None:
-    """Write it down."""
+    """Store the scores."""
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     rows = [[*key, value] for key, value in scores.items()]
     KEPT.write_text(json.dumps(rows), encoding="utf-8")
 
 
 def keys_of(grouping: str, seed: int) -> list[tuple[Constant | None, Key]]:
-    """All runs of a grouping with a seed; those of the shipped values once, under no constant."""
+    """All runs of a grouping with a seed; the run with the shipped values has no constant."""
     found: list[tuple[Constant | None, Key]] = [
         (None, ("", 1.0, grouping, unit, epsilon, seed)) for unit, epsilon in CELLS
     ]
@@ -122,7 +122,7 @@ def keys_of(grouping: str, seed: int) -> list[tuple[Constant | None, Key]]:
 
 
 def measure(grouping: str, embedded: EmbeddedStream, seed: int, scores: Scores) -> None:
-    """Run what is missing of a grouping."""
+    """Run the missing cells of a grouping."""
     base = load_config(None, {"stream.name": "clinic", "seeds": (seed,)})
     for constant, key in keys_of(grouping, seed):
         if key in scores:
@@ -139,7 +139,7 @@ def measure(grouping: str, embedded: EmbeddedStream, seed: int, scores: Scores) 
 
 
 def embedded_of(grouping: str, data: Path) -> EmbeddedStream:
-    """Its rows as vectors."""
+    """The embedded stream of a grouping."""
     base = load_config(None, {"stream.name": "clinic", "seeds": (201,)})
     stream = GROUPINGS[grouping](data)
     stream = replace(stream, public=stream.public[:PUBLIC])
@@ -150,7 +150,7 @@ def embedded_of(grouping: str, data: Path) -> EmbeddedStream:
 
 
 def gains(scores: Scores, constant: Constant, factor: float, grouping: str) -> list[float]:
-    """Points over the shipped value, cell by cell and seed by seed; zero where it plays no part."""
+    """Points gained over the shipped value, by cell and seed; zero where it has no effect."""
     found = []
     for key, shipped in scores.items():
         name, _, where, unit, epsilon, seed = key

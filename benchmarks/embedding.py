@@ -1,9 +1,9 @@
-"""What packed texts and batches of fixed shapes cost beside one text a time and ordinary batches.
+"""The speed of packed texts and fixed-shape batches, next to single texts and ordinary batches.
 
     OMP_NUM_THREADS=1 python benchmarks/embedding.py
 
-MiniLM on the messages and public sentences of examples/own_data, in texts a CPU second. A vector of
-a batch counts as different if any bit of it is. The figures go into docs/decisions.md.
+MiniLM on the messages and public sentences of examples/own_data, in texts per CPU second. Vectors
+count as different if any bit differs. The figures go into docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cslr.text.encoders import SentenceEncoder, load_encoder
 
 OWN_DATA: Final = Path(__file__).parent.parent / "examples" / "own_data"
 EACH: Final = 96
-"""Messages, and public sentences."""
+"""Number of messages, and of public sentences."""
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def timed(name: str, encoder: SentenceEncoder, texts: list[str]) -> FloatArray:
-    """The vectors, after one call that loads and tries the model; prints how fast they came."""
+    """The vectors; prints the speed. A first call, which loads the model, is not timed."""
     encoder.encode(texts[:1])
     begun = time.process_time()
     vectors = encoder.encode(texts)
@@ -49,7 +49,7 @@ def timed(name: str, encoder: SentenceEncoder, texts: list[str]) -> FloatArray:
 
 
 def unpacked(encoder: SentenceEncoder) -> SentenceEncoder:
-    """The same model in batches of fixed shapes, as models are encoded that are no BERT."""
+    """The same model in batches of fixed shapes, as models other than BERT are encoded."""
     other = SentenceEncoder(encoder.source, encoder.id)
     vars(other).update(_packed=None, _model=encoder._model)
     return other

@@ -1,8 +1,8 @@
 """Other streams than the reported ones, made from the shared data and the embedded streams.
 
-Other labels, tasks and products, and fewer rows. Of the shared data all rows are train rows: those
-of reported labels outside the reported subset (``held-out``), others of any. docs/transfer.md says
-which of them constants were chosen on.
+They have other labels, tasks and products, and fewer rows. Rows of the shared data are all train
+rows: for reported labels those outside the reported subset (``held-out``), for other labels any.
+docs/transfer.md says on which groupings constants were chosen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["GROUPINGS"]
 TEXTS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 REPORTED_PRODUCTS: Final = ("books", "dvd", "electronics", "kitchen_housewares", "music")
 TRAIN, TEST = 150, 50
-"""Reviews of a product."""
+"""Numbers of reviews of a product."""
 
 
 def _labels(name: str) -> tuple[Label, ...]:
@@ -39,7 +39,7 @@ def _labels(name: str) -> tuple[Label, ...]:
 
 
 def _few(rows: Rows, most: int) -> Rows:
-    """At most so many rows of each task and label, the first of them."""
+    """The first rows of each task and label, at most so many."""
     kept: list[int] = []
     for task in np.unique(rows.tasks):
         for label in np.unique(rows.labels[rows.tasks == task]):
@@ -141,7 +141,7 @@ def _reviews(data: Path) -> dict[tuple[str, int], list[str]]:
 
 
 def _other_products(data: Path) -> Stream:
-    """Praise and blame of the products that are not reported."""
+    """Positive and negative reviews of the products that are not reported."""
     reported, reviews = load_stream("amazon", data, "held-out", None), _reviews(data)
     products = sorted({product for product, _ in reviews} - set(REPORTED_PRODUCTS))
     pairs = [(task, product, mood) for task, product in enumerate(products) for mood in (0, 1)]
@@ -195,7 +195,7 @@ def _rows(each: Sequence[tuple[str, int, int]]) -> Rows:
 
 
 def _services(data: Path) -> Stream:
-    """What a turn is about, and not what is wanted of it."""
+    """The service that a turn is about, without the intent."""
     intents = load_stream("multiwoz", data, "held-out", None)
 
     def rows(old: Rows) -> Rows:

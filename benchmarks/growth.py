@@ -1,11 +1,11 @@
-"""How the time of a client and of the server grows with each size; written to docs/speed.md.
+"""How the time of clients and server grows with each size; written to docs/speed.md.
 
     python benchmarks/bench.py --only growth
 
-A synthetic federation of 20 clients; one size at a time is doubled twice, the others stay at their
-base. A client's part is its whole contribution to one task; the server's is the model of all
-releases after the last task. CPU seconds of the fastest of three; the exponent is the slope of time
-over size between the last two: 1 is linear.
+A synthetic federation of 20 clients; one size at a time is doubled twice, the others keep their
+base value. Clients: their whole contribution to one task. Server: the model of all releases after
+the last task. CPU seconds of the fastest of three runs; the exponent is the log-log slope of time
+over size between the last two sizes, 1 if linear.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NAMES: Final = {"r2": "r₂", "n": "n rows", "d": "d", "r": "r", "L": "L", "J": 
 
 
 def agreed(sizes: Sizes) -> Agreement:
-    """What clients are told."""
+    """The agreement that clients get."""
     rng = Seeds(7).at("world")
     spread = np.linspace(1.0, 0.05, sizes.d)
     public = unit(rng.standard_normal((1500, sizes.d)) * spread)
@@ -82,7 +82,7 @@ def labels_of(sizes: Sizes, task: int) -> tuple[int, ...]:
 
 
 def seconds(sizes: Sizes) -> tuple[float, float]:
-    """CPU seconds of all clients about a task, and of the server's model after all tasks."""
+    """CPU seconds of all clients' contributions to a task, and of the model after all tasks."""
     agreement = agreed(sizes)
     ask = sum_ask(agreement.request(0, labels_of(sizes, 0)))
     held = examples(sizes, 0)
@@ -119,6 +119,6 @@ def grown() -> None:
 
 
 def fitting(sizes: Sizes) -> Sizes:
-    """Directions cannot be more than those of an embedding, nor the matrix's more than theirs."""
+    """The sizes with r ≤ d and r₂ ≤ r."""
     r = min(sizes.r, sizes.d)
     return replace(sizes, r=r, r2=min(sizes.r2, r))

@@ -1,13 +1,14 @@
-"""Is it the release or its reading that keeps accuracy low? Readings picked in hindsight tell.
+"""Is accuracy limited by the release or by its estimator? Estimators chosen in hindsight show it.
 
     python benchmarks/limits.py --data DIR
 
-The same releases are read in many ways: how far label texts are trusted about the contrast of
-labels, how far the released sums are about what modes have in common and about what tells them
-apart, in which directions, and how far apart a head is to see them. The best way is picked by its
-score on the very rows it is scored on. Nobody may do that with figures that count, so it is a
-ceiling for readings of this kind. The same is done with the true means, as if there were no noise.
-Rows are held-out train rows. The table goes into docs/limits.md.
+The modes are estimated from the same releases in many ways ("readings"): with different weights of
+label texts for the contrast of labels, different weights of the released sums for what modes have
+in common and for their differences, in different directions, and at different distances of the
+modes for the head. The best way is chosen by its score on the very rows it is scored on. Reported
+scores must not be obtained like that, so this is an upper bound for estimators of this kind. The
+same is done with the true means, as if there were no noise. Rows are held-out train rows. The table
+goes into docs/limits.md.
 """
 
 from __future__ import annotations
@@ -51,32 +52,32 @@ CELLS = (
 )
 """Streams and clients: the paper's number and five times as many."""
 CONTRASTS = (1.0, 0.5)
-"""β: how far label texts are trusted."""
+"""β: the weight of label texts."""
 MIDDLES = ((0.0, 0.0), (0.3, 0.0), (0.6, 0.0), (1.0, 0.0), (0.5, 0.5))
-"""How far means are trusted about what modes have in common, and the exponent on the spectrum of
-public topics with which directions differ in that."""
+"""The weight of released means for what modes have in common, and the exponent of the public
+topics' spectrum by which that weight differs between directions."""
 FLATNESS = (0.0, 0.5, 1.0)
-"""The same exponent for what tells modes apart."""
+"""The same exponent for the differences between modes."""
 TRUSTS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-"""How far means are trusted about that."""
+"""The weight of released means for the differences between modes."""
 PLACES = ("public centre", "middle", "as they are")
-"""Around what the modes of a task are brought to one distance, if at all."""
+"""The point from which the modes of a task are moved to equal distances; or they are not moved."""
 Reading = tuple[object, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One seed: what was released, and what is needed to read it in another way."""
+    """One seed: what was released, and what is needed to estimate modes in other ways."""
 
     embedded: EmbeddedStream
     space: PublicSpace
     modes: Modes
     replay: Replay  # as CSLR reads it
-    observed: FloatArray  # (K, r) means as the sums alone have them
+    observed: FloatArray  # (K, r) means from the sums alone
 
     @property
     def domains(self) -> bool:
-        """Whether tasks share labels, which are then told apart around each task's middle."""
+        """Whether tasks share labels, which are then separated around each task's centre."""
         return bool(self.replay.centre.any())
 
     @cached_property
@@ -86,7 +87,7 @@ class Case:
 
     @cached_property
     def true(self) -> FloatArray:
-        """(K, r) what all rows of all clients say, without a clip and without noise."""
+        """(K, r) the means of all rows of all clients, without clipping and noise."""
         train = self.embedded.train
         x = self.space.into(train.z.astype(np.float64))
         pairs = zip(self.replay.tasks, self.replay.labels, strict=True)
@@ -101,7 +102,7 @@ class Case:
         return precision, self.space.into(self.embedded.test.z.astype(np.float64)) @ precision
 
     def readings(self, means: FloatArray) -> Iterator[tuple[Reading, FloatArray]]:
-        """What means (K, r) could be taken to say, each with its settings."""
+        """Estimates of the modes from means (K, r), each with its settings."""
         middle, topics = self.prior.mean(axis=0), self.space.between[: self.space.dimension]
         topics = topics / topics.max()
         everywhere = np.zeros_like(self.replay.tasks)
@@ -132,7 +133,7 @@ class Case:
         return average(self.embedded, rows @ of_labels.T - offsets)
 
     def _between(self, centres: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """``_whitened`` with what tasks differ by, which says nothing about their labels."""
+        """``_whitened`` with the spread between tasks, which is not informative about labels."""
         every = np.unique(centres, axis=0)
         apart = every - every.mean(axis=0)
         r = self.space.dimension
@@ -177,7 +178,7 @@ def learnt_in_the_end(context: MethodContext, embedded: EmbeddedStream, method: 
 
 
 def case_of(context: MethodContext, embedded: EmbeddedStream) -> Case:
-    """All tasks released, or recalled."""
+    """Release all tasks, or read the stored releases."""
     agreement = agree(context)
     session = Session(agreement, context.plan, context.ledger, context.keep)
     for task, labels in enumerate(context.tasks):

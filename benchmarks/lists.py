@@ -1,10 +1,10 @@
-"""Where lists pay: CSLR with one mode a label and with two, on labels that are two things each.
+"""Where lists help: CSLR with one mode per label and with two, on labels that have two modes each.
 
     python benchmarks/lists.py --data DIR [--streams multiwoz-services] [--seeds 101]
 
 Held-out train rows, seeds that are reported nowhere else, privacy simulated. Each cell is one line
-of runs/lists.jsonl and is not run again; the map in docs/lists.md is made of that file, and what is
-not in it is said to be not run.
+of runs/lists.jsonl and is not run again. The table in docs/lists.md is made of that file; cells
+that are not in it are shown as not run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Key = tuple[str, str, int | None, str, str, int | None, int]
 
 
 def keys(streams: list[str], seeds: list[int], units: list[str]) -> Iterator[Key]:
-    """Stream, unit, clients, ε, method, J, seed: with and without lists side by side.
+    """(stream, unit, clients, ε, method, J, seed) of every cell, in the order of running.
 
     units: numbers of clients, or person.
     """
@@ -81,14 +81,14 @@ def measure(key: Key, embedded: EmbeddedStream, data: Path) -> float:
 
 
 def kept() -> dict[Key, float]:
-    """What was measured so far."""
+    """The scores that were measured so far."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
     rows = [json.loads(line) for line in lines]
     return {tuple(row["key"]): row["aa"] for row in rows}
 
 
 def table(found: dict[Key, float]) -> list[str]:
-    """One row for each stream, unit and ε: the score without lists, and what else gives."""
+    """One row for each stream, unit and ε: the score without lists, then those of other methods."""
     names = [f"{method}, J = {modes}" if modes else method for method, modes in METHODS[1:]]
     lines = [
         f"| stream | unit | ε | cslr, J = 1 | {' | '.join(names)} |",
@@ -120,7 +120,7 @@ def _beside(score: float | None, plain: float) -> str:
 
 
 def main() -> None:
-    """Measure what is asked for, then rewrite the map."""
+    """Measure the selected cells, then rewrite the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--streams", default="")

@@ -1,12 +1,12 @@
-"""What one release over 10⁷ devices would take, from the measured cost of a simulated member.
+"""The estimated cost of one release over 10⁷ devices, from measured costs of a simulated member.
 
-    python benchmarks/neighbour_sums.py --write     # first: what a member and the server cost
+    python benchmarks/neighbour_sums.py --write     # first: measures a member and the server
     python benchmarks/many_devices.py --write       # into docs/secure-sum.md
 
-On paper: nothing of this size was run. The neighbourhood comes from the bounds for n = 10⁷, bytes
-from the sizes of messages, a device's time from the measured member by the number of neighbours,
-the server's from the measured one by the number of masks it removes. ``Deployment`` has the rest,
-which is assumed.
+An extrapolation: nothing of this size was run. The neighbourhood comes from the bounds for n = 10⁷,
+bytes from message sizes, a device's time from the measured member's in proportion to the number of
+neighbours, the server's in proportion to the number of masks it removes. ``Deployment`` has the
+remaining numbers, which are assumptions.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Deployment:
     devices: int = 10**7
     cores: int = 64
     gigabits: float = 10.0
-    """Of the server, each way."""
+    """Bandwidth of the server, each way."""
     slower: float = 5.0
-    """A phone's core beside the measured one."""
+    """How many times slower a phone's core is than the measured one."""
     window_minutes: float = 30.0
-    """That devices have to answer one exchange; the slower ones count as dropped."""
+    """Time that devices have to answer one exchange; slower ones count as dropped."""
     exchanges: int = 4
 
 
 def devices_table(cost: Cost, given: Deployment) -> list[str]:
-    """What one release over all devices takes, from a measured member; all lines are computed."""
+    """The table of one release over all devices, computed from a measured cost."""
     n, d = given.devices, cost.coordinates
     shape = least_neighbourhood(n, CORRUPT, DROPPED)
     risks, more = risks_of(n, shape, CORRUPT, DROPPED), shape.degree / cost.degree
     masks = (1 - DROPPED) * n + DROPPED * n * shape.degree * (1 - DROPPED)
-    # Of the measured server: a tenth dropped, whose masks were removed one by one.
+    # Masks in the measured run: a tenth dropped, whose pairwise masks were removed one by one.
     then = 0.9 * cost.members + 0.1 * cost.members * cost.degree * 0.9
     server_core_hours = cost.server_seconds * masks / then / 3600
     up, down = bytes_of(shape, d).values()

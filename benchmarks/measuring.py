@@ -1,4 +1,4 @@
-"""Measured rows: repetitions of two sides in turn, medians, and what is written about them."""
+"""Measure rows of ``bench.py``: alternating repetitions of two sides, medians, and the table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Measured:
     peer_name: str
     ratio: float | None
     target: float
-    """The least ratio peer / ours; where there is no peer, the most that ours may be."""
+    """The least ratio peer / ours; without a peer the upper limit of ours."""
     holds: bool | None
     spread: float | None
     """(slowest − fastest) / median of our repetitions."""
@@ -65,7 +65,7 @@ def command_seconds(*arguments: str) -> float:
 
 
 def printed_json(*arguments: str) -> dict[str, Any]:
-    """What a script of this folder prints, as JSON."""
+    """The JSON object that a script of this folder prints in its last line."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=_one_thread())
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -73,7 +73,7 @@ def printed_json(*arguments: str) -> dict[str, Any]:
 
 
 def beside(row: str, ours: Side, peer_name: str, peer: Side, target: float, times: int) -> Measured:
-    """Both sides in turn; where they are repeated, after one call of each that does not count."""
+    """Measure both sides alternately; if repeated, after one call of each that is not counted."""
     if times > 1:
         ours()
         peer()
@@ -86,7 +86,7 @@ def beside(row: str, ours: Side, peer_name: str, peer: Side, target: float, time
 
 
 def elsewhere(row: str, ours: Side, peer_name: str, target: float, times: int) -> Measured:
-    """Ours beside a training round of a peer that runs in an environment of its own."""
+    """Ours next to a training round of a peer that runs in its own environment."""
     found = rounds(peer_name, (10, 20, 32))
     if found is None:
         return left_out(row, peer_name, target, MISSING)
@@ -98,7 +98,7 @@ def elsewhere(row: str, ours: Side, peer_name: str, target: float, times: int) -
 def against(
     row: str, own: Sequence[float], peer_name: str, theirs: float, target: float
 ) -> Measured:
-    """Our repetitions beside one figure of a peer."""
+    """Our repetitions next to one figure of a peer."""
     median = statistics.median(own)
     ratio = theirs / median
     return Measured(
@@ -107,7 +107,7 @@ def against(
 
 
 def within(row: str, unit: str, figures: Sequence[float], limit: float) -> Measured:
-    """Figures of our own against a limit."""
+    """Our own figures against a limit."""
     median = statistics.median(figures)
     holds = median <= limit
     return Measured(row, unit, median, None, "limit", None, limit, holds, spread_of(figures))
@@ -119,14 +119,14 @@ def left_out(row: str, peer_name: str, target: float, reason: str) -> Measured:
 
 
 def spread_of(figures: Sequence[float]) -> float:
-    """How far repetitions lie apart, relative to their median."""
+    """The range of repetitions, relative to their median."""
     return (max(figures) - min(figures)) / max(statistics.median(figures), 1e-12)
 
 
 def write(kinds: Sequence[str], measured: Mapping[str, Sequence[Measured]]) -> None:
-    """benchmarks/results.json, and the table in docs/speed.md.
+    """Write benchmarks/results.json and the table in docs/speed.md, in the order of ``kinds``.
 
-    What was not measured this time stays as it was; rows stand in the order of ``kinds``.
+    Kinds that were not measured this time are kept.
     """
     path = ROOT / "benchmarks" / "results.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

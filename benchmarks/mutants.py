@@ -1,12 +1,12 @@
-"""How much of a random sample of small faults the tests notice: ``make mutants``.
+"""Mutation testing: which share of a random sample of small faults the tests notice.
 
 Each mutant changes one expression of one module: a comparison, a constant, an operator, a ``not``,
 the branches of a conditional expression or the order of two arguments. The tests of the module run
 in a copy of the tree, those that mirror it first, and a mutant is killed when one of them fails or
-needs more CPU time than any test should. Every test that killed a mutant is then run without any
-fault, where it has to pass. ``equivalent_mutants.toml`` names mutants that change no behaviour,
-each with the reason; they are counted apart. The same seed draws the same mutants from the same
-source.
+needs more CPU time than any test should. Every test that killed a mutant is then run without a
+fault, and must pass. ``equivalent_mutants.toml`` lists mutants that change no behaviour, each with
+the reason; they are counted separately. The same seed draws the same mutants from the same source.
+``make mutants`` runs it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NO_TESTS = 5  # the exit code of pytest when every test of a file is marked slow
 
 OUTPUT, NOTES = "output.txt", "failed.txt"  # of pytest, in the copy of the tree
 
-# Tests of a whole that see what a module of a room does, after its own tests.
+# Integration tests of a room, run after the tests of the module itself.
 WHOLE = {
     "protocol": (
         "tests/protocol/test_golden.py",
@@ -59,7 +59,7 @@ WHOLE = {
 
 
 def sample(root: Path, rooms: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
-    """``count`` mutants of each room, every place of its source as likely as any other."""
+    """``count`` mutants of each room, drawn uniformly from all mutants of its source."""
     drawn = []
     for room in rooms:
         everything = [
@@ -102,9 +102,9 @@ def stages_of(root: Path, module: str) -> list[list[str]]:
 
 
 def preload() -> None:
-    """Import what takes seconds once, for all processes that are forked from this one.
+    """Import slow libraries once, for all processes that are forked from this one.
 
-    No plugin of pytest is among it: pytest warns of those it cannot rewrite.
+    Plugins of pytest are not among them: pytest warns about those it cannot rewrite.
     """
     import matplotlib  # noqa: F401
     import pydantic  # noqa: F401
@@ -161,7 +161,7 @@ class Watch:
 
 
 def run_tests(tests: list[str]) -> Outcome:
-    """Run tests in this process's own copy of the tree, in a process of their own."""
+    """Run tests in a child process, in this process's copy of the tree."""
     tree = _tree()
     child = os.fork()
     if child == 0:
@@ -173,7 +173,7 @@ def run_tests(tests: list[str]) -> Outcome:
 
 
 def _become_pytest(tree: Path, tests: list[str]) -> None:
-    """In a forked process: run and leave, whatever happens."""
+    """In a forked process: run pytest and exit, whatever happens."""
     code = 70
     try:
         os.chdir(tree)
@@ -199,7 +199,7 @@ def _become_pytest(tree: Path, tests: list[str]) -> None:
 
 
 def attempt(mutant: Mutant) -> tuple[Mutant, Outcome]:
-    """What the tests of a module do with a fault in it, stage by stage until one of them fails."""
+    """Run the tests of a module with a fault in it, stage by stage until one of them fails."""
     tree = _tree()
     path = tree / PACKAGE / mutant.module
     original = path.read_bytes()
@@ -216,7 +216,7 @@ def attempt(mutant: Mutant) -> tuple[Mutant, Outcome]:
 
 
 def without_fault(tests: list[str]) -> tuple[Outcome, str]:
-    """What tests do that killed a mutant, and what they say, when there is no fault."""
+    """Run tests that killed a mutant without any fault; the outcome and pytest's output."""
     outcome = run_tests(tests)
     return outcome, (_tree() / OUTPUT).read_text(encoding="utf-8")
 
@@ -280,9 +280,9 @@ def described(mutant: Mutant, outcome: Outcome, reason: str | None) -> str:
 
 
 def tried(mutants: list[Mutant], workers: int) -> Iterator[tuple[Mutant, Outcome]]:
-    """Each mutant with its outcome, as they come; at the end the tests that killed any must pass.
+    """Each mutant with its outcome, as they finish.
 
-    Raises ValueError where one of these fails without a fault.
+    Raises ValueError at the end if a test that killed a mutant fails without any fault.
     """
     # Not multiprocessing.Pool: its workers are daemons, and tests start processes of their own.
     fork = multiprocessing.get_context("fork")

@@ -1,4 +1,4 @@
-"""Small faults that a program could have: every place of a file where one can be put."""
+"""All mutants of a source file: every expression in which a small fault can be placed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Module and line without and with the fault: the same wherever the line stands."""
+        """Module, and the line without and with the fault; independent of the line's number."""
         return self.module, *self.lines
 
     @property
@@ -74,7 +74,7 @@ class Mutant:
 
 
 def variants(node: ast.AST) -> Iterator[ast.AST]:
-    """The node with one fault in it, in every way it can have one."""
+    """The node with one fault, for every fault that is possible."""
     twin = copy.deepcopy(node)
     match twin:
         case ast.Compare(ops=[operator]) if type(operator) in COMPARISONS:
@@ -100,7 +100,7 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _any_order(function: ast.expr, *arguments: ast.expr) -> bool:
-    """Whether these arguments cannot be swapped, or nothing would come of it."""
+    """Whether swapping these arguments is impossible or has no effect."""
     name = ast.unparse(function).split(".")[-1]
     return name in SYMMETRIC or any(isinstance(each, ast.Starred) for each in arguments)
 

@@ -56,7 +56,7 @@ from cslr.privacy.secure_sum.terms import Release
 from cslr.privacy.values import Grid
 
 CORRUPT, DROPPED = 0.1, 0.2
-"""Shares of members that a graph is made for; a tenth is lost in the simulation."""
+"""Shares of members that the graph tolerates; in the simulation a tenth drops out."""
 SIGMA = 2.0
 TERMS = body_digest(b"neighbour sums")
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -75,7 +75,7 @@ class Meter:
     _who: str = ""
 
     def turn(self, who: str) -> None:
-        """From now on time is this party's."""
+        """Count CPU time for this party from now on."""
         now = time.process_time()
         if self._who:
             self.seconds[self._who] += now - self._begun
@@ -93,7 +93,7 @@ class Setting:
 
     @property
     def context(self) -> Context:
-        """Of the only session."""
+        """The context of the only session."""
         return Context(TERMS, 1, self.release.digest)
 
     @property
@@ -106,7 +106,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Published:
-    """What the server passes on of a member: keys, a commitment, and sealed shares."""
+    """What the server forwards from a member: keys, a commitment, and sealed shares."""
 
     channel: bytes
     channel_signature: bytes
@@ -177,7 +177,7 @@ class Member:
         return total.total, sign(self.identity, TERMS, total.total.tobytes())
 
     def unmask(self, alive: set[int]) -> tuple[bytes, ...]:
-        """Of each neighbour a share of its seed, or of its mask secret if it dropped."""
+        """For each neighbour a share of its seed, or of its mask secret if it dropped out."""
         return tuple(
             held[1] if other in alive else held[0]
             for other, held in zip(self.neighbours, self.held, strict=True)
@@ -368,7 +368,7 @@ def main() -> None:
     asked = parser.parse_args()
     sizes = [(n, asked.coordinates) for n in asked.members] if asked.members else list(DEFAULT)
     print("\n".join(HEADER))
-    measured(12, 8, Neighbourhood(4, 2))  # what is loaded at first use is loaded
+    measured(12, 8, Neighbourhood(4, 2))  # warm up: libraries are loaded at first use
     costs = []
     for n, coordinates in sizes:
         shape = least_neighbourhood(n, CORRUPT, DROPPED)
@@ -386,7 +386,7 @@ def main() -> None:
 
 
 def _size(cost: Cost) -> tuple[int, int]:
-    """By which a row is found again."""
+    """The key of a row in the stored figures."""
     return cost.members, cost.coordinates
 
 

@@ -38,7 +38,7 @@ class Risks:
     exposed: float
     """Some member has t corrupt neighbours, who could open both of its secrets."""
     split: float
-    """Honest survivors fall into two parts, whose sums could be seen apart."""
+    """Honest survivors fall into two parts, whose sums could be seen separately."""
     lost: float
     """Some member has fewer than t surviving neighbours: the sum cannot be unmasked."""
 

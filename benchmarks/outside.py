@@ -1,4 +1,4 @@
-"""CSLR with default settings on data sets that no choice was made on, as a user's own rows.
+"""CSLR with default settings on data sets on which nothing was tuned, run as a user's own rows.
 
     python benchmarks/outside.py FOLDER [--only "sections;mail"]
 
@@ -16,7 +16,7 @@ FOLDER holds packages as they unpack (``dpkg -x``, ``tar -x``), and public sente
     public.txt
 
 ``outside.toml`` has labels, their texts, and tasks; ``outside_rows.py`` reads the rows. 60 clients;
-a row is a person, a sender one of ``mail``. Every cell is ``cslr run --data FILE --privacy
+each row counts as a person, in ``mail`` each sender. Every cell is ``cslr run --data FILE --privacy
 simulated`` with seeds 1 and 2. Rows of the table in docs/transfer.md are replaced or added.
 """
 
@@ -47,12 +47,12 @@ BEGIN, END = (
 SEEDS: Final = "1,2"
 CLIENTS: Final = 60
 MOST: Final = 480
-"""Texts of one label."""
+"""Texts of one label at most."""
 COLUMNS: Final = ("text", "label", "client", "task", "split", "person")
 TEST: Final = 5
 """Every fifth text is a test row."""
 SHORTEST: Final = 15
-"""Characters of a text, unless the data set has others."""
+"""Characters that a text must exceed, unless the data set declares another number."""
 SENTENCES: Final = 6_000
 
 
@@ -60,7 +60,7 @@ SENTENCES: Final = 6_000
 
 
 def chosen(rows: Iterator[Row], kind: Mapping[str, Any]) -> list[Row]:
-    """Different texts in the order of their hashes, so many of each main label and task."""
+    """Distinct texts in the order of their hashes, at most so many of each main label and task."""
     shortest, most, fewer = (
         kind.get("shortest", SHORTEST),
         kind.get("most", MOST),
@@ -82,7 +82,10 @@ def _number(text: str) -> int:
 
 
 def write_rows(path: Path, rows: Sequence[Row], tasks: Sequence[Any]) -> int:
-    """Four texts of one keeper lie with one client, a person with one; the number of people."""
+    """Write the rows as CSV; returns the number of people.
+
+    A client gets texts of one keeper in groups of four, or all texts of a person.
+    """
     task_of = {
         label: f"task {number}"
         for number, labels in enumerate(tasks, start=1)
@@ -108,7 +111,7 @@ def write_rows(path: Path, rows: Sequence[Row], tasks: Sequence[Any]) -> int:
 
 
 def declaration(name: str, kind: Mapping[str, Any], unit: str, people: int) -> str:
-    """What is known of the rows before any is read."""
+    """The declaration of the rows as TOML."""
     rows = kind.get("rows_per_person", 1)
     registered = f"people = {people}\nrows_per_person = {rows}\n" if unit == "person" else ""
     columns = "".join(f'{key} = "{key}"\n' for key in COLUMNS)
@@ -148,7 +151,7 @@ def run(folder: Path, name: str, epsilon: float, *more: str) -> dict[str, Any]:
 
 
 def outcome(folder: Path, name: str, kind: Mapping[str, Any], rows: Sequence[Row]) -> Outcome:
-    """Both units at three values of ε beside zero-shot, a trusted curator and pooled training."""
+    """Both units at three values of ε, with zero-shot, a trusted curator and pooled training."""
     for unit in ("client", "person"):
         people = write_rows(folder / f"{name}-{unit}.csv", rows, kind["tasks"])
         text = declaration(f"{name}-{unit}", kind, unit, people)

@@ -1,4 +1,4 @@
-"""Rows of the data sets in outside.py, read from packages that anybody can download."""
+"""Rows of the data sets of ``outside.py``, read from public packages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CATALOGUES: Final = {
     "gnumeric": ("gnumeric-1.12.55",),
     "apt": ("apt", "aptitude"),
 }
-"""Of programs whose catalogue of messages has another name."""
+"""Names of message catalogues, for programs whose catalogue has another name."""
 
 KINDS: Final = {
     "language": "LANGUAGE",
@@ -58,15 +58,15 @@ _Labels = Mapping[str, str]
 
 
 class Row(NamedTuple):
-    """A text, its labels with the main one first, and whoever keeps it."""
+    """A text, its labels with the main one first, and its keeper, which determines its client."""
 
     text: str
     labels: tuple[str, ...]
     keeper: str
     person: str = ""
-    """Whose row it is; empty: its own."""
+    """The person it is about; empty: each row is a person of its own."""
     task: str = ""
-    """Where labels recur in all tasks."""
+    """Given only if all tasks have the same labels."""
 
 
 def packages(available: Path) -> Iterator[dict[str, str]]:
@@ -108,12 +108,12 @@ def _tagged(folder: Path, labels: _Labels, facet: str) -> Iterator[Row]:
 
 
 def sayings(folder: Path, labels: _Labels) -> Iterator[Row]:
-    """Sayings of the declared files; each is kept by itself."""
+    """Sayings of the declared files; each is its own keeper."""
     return _fortunes(folder / "games" / "fortunes", labels)
 
 
 def deutsch(folder: Path, labels: _Labels) -> Iterator[Row]:
-    """The same of German ones."""
+    """The same for German sayings."""
     return _fortunes(folder / "games" / "fortunes" / "de", labels)
 
 
@@ -252,7 +252,7 @@ def _tags(words: list[str], known: Mapping[tuple[str, ...], str]) -> Iterator[st
 
 
 def _plain(text: str) -> str:
-    """One line without what stands in brackets."""
+    """The text as one line, without parts in round brackets."""
     return " ".join(re.sub(r"\(.*?\)", "", text, flags=re.DOTALL).split())
 
 

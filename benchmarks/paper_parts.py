@@ -1,4 +1,4 @@
-"""What a run of the paper's protocol spends its time on, for ``bench.py``.
+"""CPU time of the parts of a run of the paper's protocol, for ``bench.py``.
 
     python benchmarks/paper_parts.py
     python benchmarks/paper_parts.py --world world.npz
@@ -32,7 +32,7 @@ ROUNDS: dict[str, list[int]] = {"alone": [], "replayed": []}
 
 
 def timed(place: object, name: str, part: str) -> None:
-    """Add the CPU seconds of a function to a part from now on."""
+    """Replace a function by one that adds its CPU seconds to a part."""
     function: Callable[..., Any] = getattr(place, name)
 
     @functools.wraps(function)
@@ -47,7 +47,7 @@ def timed(place: object, name: str, part: str) -> None:
 
 
 def counted(place: Any) -> None:
-    """Note how many clients train in each round from now on."""
+    """Record from now on how many clients train in each round."""
     function = place.local_updates
 
     @functools.wraps(function)
@@ -60,7 +60,7 @@ def counted(place: Any) -> None:
 
 
 class Seen:
-    """What a run was about: filled while it runs."""
+    """Records what a run uses, while it runs: context, agreement, clients of each round."""
 
     def __init__(self) -> None:
         self.context: Any = None
@@ -72,7 +72,7 @@ class Seen:
         """The clients that were asked for a list and for sums, task by task."""
 
     def watch(self) -> None:
-        """Note what passes through a few functions from now on."""
+        """Record the arguments of a few functions from now on."""
         from cslr.methods import cslr as method
         from cslr.protocol import step5_federate
         from cslr.protocol.round import Session
@@ -109,7 +109,7 @@ class Seen:
         self.embedded = embedded
 
     def sizes(self) -> dict[str, Any]:
-        """Everything that decides how much work a run is."""
+        """All sizes that determine the amount of work of a run."""
         from cslr.protocol.step1_list import LEADING
         from cslr.protocol.step5_federate import ROWS, STEPS
 

@@ -1,14 +1,14 @@
-"""The paper's protocol plainly on another framework, for ``bench.py``: CPU seconds of a whole run.
+"""The paper's protocol on another framework, for ``bench.py``: CPU seconds of a whole run.
 
     python benchmarks/paper_parts.py --world world.npz
     build/peers/pfl/bin/python benchmarks/peer_paper.py pfl world.npz
     build/peers/flower/bin/python benchmarks/peer_paper.py flower world.npz
 
-Run in an environment of the framework's own (``make bench-peers``). Heads are trained by the
-framework's federated averaging; the rest of the protocol is ``peer_protocol.py``. On pfl, whose
-simulation is one process, lists and sums are a loop over the clients; on Flower, clients answer for
-them in rounds of their own. Prints one JSON object: CPU seconds of the process with its children,
-and the accuracy on each task after the last.
+Run in the framework's own environment (``make bench-peers``). Heads are trained by the framework's
+federated averaging; the rest of the protocol is ``peer_protocol.py``. On pfl, whose simulation is
+one process, lists and sums are computed in a loop over the clients; on Flower, clients send them in
+separate rounds. Prints one JSON object: CPU seconds of the process with its children, and the
+accuracy on each task after the last.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def on_pfl(path: str) -> list[list[float]]:
 def _replays(
     world: World, known: list[Modes], teacher: Head, rng: np.random.Generator
 ) -> Iterator[Replayed | None]:
-    """What each round of a task replays."""
+    """The replay of each round of a task."""
     while True:
         yield drawn(known, world, teacher, rng) if known else None
 
@@ -167,7 +167,7 @@ def trained(world: World, head: Head, task: int, client: int, replayed: Replayed
 
 
 def answered(path: str, given: list[Array], config: dict[str, Any]) -> list[Array]:
-    """What a client answers in a round of any kind."""
+    """The answer of a client in a round of any kind."""
     world, task, client = world_at(path), config["task"], config["client"]
     head, more = head_of(given[:4], world, task + 1), given[4:]
     if config["kind"] == "train":

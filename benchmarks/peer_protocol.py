@@ -1,9 +1,9 @@
-"""The paper's protocol with the usual libraries, for ``peer_paper.py``: what frameworks do not do.
+"""The parts of the paper's protocol that frameworks lack, for ``peer_paper.py``.
 
 Lists by scikit-learn, signatures and clusters by SciPy, clipping, noise, sums and replay by NumPy,
-the head in torch. Imports nothing of CSLR: it runs in the environment of a framework. Everything
-about sizes comes from the file that ``paper_parts.py --world`` wrote about a run of ours, so both
-sides have the same rows, clients of each round, sizes and noise multipliers.
+the head in torch. Imports nothing of CSLR: it runs in the environment of a framework. All sizes
+come from the file that ``paper_parts.py --world`` wrote about a run of ours, so both sides have the
+same rows, clients of each round, sizes and noise multipliers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sklearn.mixture import GaussianMixture
 from torch.nn import functional
 
 SILENT = -1e4
-"""Score of a label that no task has shown yet."""
+"""Score of a label of which no task has been seen yet."""
 
 warnings.simplefilter("ignore", ConvergenceWarning)  # iterations are as many as ours
 
@@ -62,7 +62,7 @@ class World:
         return sorted({label for task in self.sizes["tasks"][:tasks] for label in task})
 
     def rows(self, task: int, client: int) -> Array:
-        """Of a client in a task."""
+        """The rows of a client in a task."""
         return self.held.get((task, client), np.zeros(0, dtype=np.int64))
 
 
@@ -108,7 +108,7 @@ class Head(torch.nn.Module):
 
 
 def hear(head: Head, world: World, tasks: int) -> None:
-    """From now on the head answers for the labels of these tasks."""
+    """Let the head predict the labels of the first tasks from now on."""
     heard = world.seen(tasks)
     head.silent = [label for label in range(world.sizes["labels"]) if label not in heard]
 
@@ -166,7 +166,7 @@ def clipped(rows: Array, bound: float) -> Array:
 
 
 def entries_of(world: World, task: int, client: int, head: Head) -> Entries:
-    """The list of a client: EM on the leading directions, then all are described."""
+    """The list of a client: EM on the leading directions, statistics of all directions."""
     sizes, rows = world.sizes, world.rows(task, client)
     size, r = sizes["list_size"], world.basis.shape[1]
     (above, factor), z = triangle(r), world.z[rows]
@@ -198,13 +198,13 @@ def entries_of(world: World, task: int, client: int, head: Head) -> Entries:
 
 
 def noised_list(entries: Entries, sizes: dict[str, Any], rng: np.random.Generator) -> Entries:
-    """What is sent of a list."""
+    """The list with noise, as it is sent."""
     scale = sizes["sigma"] * sizes["list_bound"]
     return Entries(*(part + scale * rng.standard_normal(part.shape) for part in entries))
 
 
 def sums_of(entries: Entries, ids: Array, sizes: dict[str, Any]) -> Entries:
-    """(K, ·) what a client adds about each mode; ids: (L,) the modes of its entries."""
+    """(K, ·) a client's contribution to each mode; ids: (L,) the modes of its entries."""
     weight = entries.weight * np.where(entries.weight < sizes["pi_min"], 0.5, 1.0)
     to_mode = weight * (ids == np.arange(sizes["modes"])[:, None])  # (K, L)
     total = to_mode.sum(axis=1)
@@ -224,7 +224,7 @@ def matrices(folded: Array, r: int) -> Array:
 
 
 def eigen_of(mean: Array, second: Array, floor: float) -> tuple[Array, Array]:
-    """M − μμᵀ with eigenvalues of at least the floor."""
+    """Eigenvalues, at least the floor, and eigenvectors of M − μμᵀ."""
     values, vectors = np.linalg.eigh(second - np.outer(mean, mean))
     return np.maximum(values, floor), vectors
 
@@ -244,7 +244,7 @@ def names_of(lists: list[Entries], world: World) -> Array:
 
 
 class Modes(NamedTuple):
-    """What is known of a task: enough to draw from it."""
+    """The released modes of a task, from which replay is drawn."""
 
     weights: Array  # (K,)
     mean: Array  # (K, d) embeddings
@@ -279,7 +279,7 @@ def simplex(weights: Array) -> Array:
 
 
 def drawn(known: list[Modes], world: World, teacher: Head, rng: np.random.Generator) -> Replayed:
-    """The replay of a round: samples of all earlier tasks alike, and the teacher's answers."""
+    """The replay of a round: equally many samples of each earlier task, with teacher outputs."""
     samples = world.sizes["replayed"] // len(known)
     parts = []
     for modes in known:

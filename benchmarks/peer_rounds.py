@@ -1,13 +1,13 @@
-"""Federated averaging plainly on another framework, for ``bench.py``: CPU seconds of its rounds.
+"""Plain federated averaging on another framework, for ``bench.py``: CPU seconds of its rounds.
 
     build/peers/pfl/bin/python benchmarks/peer_rounds.py pfl 10:20:32
     build/peers/flower/bin/python benchmarks/peer_rounds.py flower 50:10:32 150:8:132
 
-Run in an environment of the framework's own (``make bench-peers``), so it imports nothing of CSLR.
-A phase is so many rounds of so many clients, who take five steps of Adam on so many rows each, with
-the head that CSLR trains, 384 → 128 → labels. Rows are in memory before the first round. Prints one
-JSON object: CPU seconds a round without the first, of all rounds, and of the whole process with its
-children.
+Run in the framework's own environment (``make bench-peers``), so it imports nothing of CSLR. A
+phase ROUNDS:CLIENTS:ROWS has so many rounds of so many clients, each of which takes five steps of
+Adam on so many rows, with the head that CSLR trains, 384 → 128 → labels. Rows are in memory before
+the first round. Prints one JSON object: CPU seconds of the median round without the first, of all
+rounds, and of the whole process with its children.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RATE = 1e-3
 
 
 class Phase(NamedTuple):
-    """Rounds that are alike."""
+    """Rounds of the same size."""
 
     rounds: int
     clients: int
     rows: int
-    """Of one step."""
+    """Rows of one step."""
 
 
 class Head(torch.nn.Module):
@@ -123,7 +123,7 @@ def on_pfl(phases: list[Phase]) -> list[float]:
 
 
 def on_flower(phases: list[Phase]) -> list[float]:
-    """Flower's simulation on Ray, whose rounds cannot be told apart: actors count when they end."""
+    """Flower's simulation on Ray; empty, since CPU time of its actors is known at the end only."""
     from flwr.client import ClientApp, NumPyClient
     from flwr.common import Context, ndarrays_to_parameters
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
@@ -193,7 +193,7 @@ def main() -> None:
     run = on_pfl if asked.framework == "pfl" else on_flower
     before = spent()
     took = run(asked.phases)
-    # Where rounds cannot be told apart, workers included: all of them together.
+    # Where single rounds cannot be measured: all rounds together, including workers.
     rounds = sum(took) if took else spent() - before
     count = sum(phase.rounds for phase in asked.phases)
     each = statistics.median(took[1:]) if took else rounds / count

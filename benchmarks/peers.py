@@ -1,8 +1,8 @@
-"""Environments of the peers that cannot be installed beside CSLR, under ``build/peers``.
+"""Environments of the peers that cannot be installed together with CSLR, under ``build/peers``.
 
     make bench-peers      creates them; ``make bench`` uses those it finds
 
-pfl needs another dp-accounting than CSLR, and Flower's simulation needs Ray.
+pfl needs another version of dp-accounting than CSLR, and Flower's simulation needs Ray.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ def folder_of(peer: str) -> Path:
 
 
 def packages_of(peer: str) -> list[str]:
-    """What belongs into a peer's environment."""
+    """The packages of a peer's environment."""
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     alike = [line for line in pinned if line.split("==")[0] in AS_OURS]
     return [*sorted(alike), *INSTALLED[peer]]
 
 
 def is_ready(peer: str) -> bool:
-    """Whether ``make bench-peers`` has finished the environment, with all that belongs there."""
+    """Whether ``make bench-peers`` has finished the environment, with today's packages."""
     note = folder_of(peer) / "ready"
     return note.exists() and note.read_text(encoding="utf-8").split() == packages_of(peer)
 
 
 def rounds(peer: str, *phases: tuple[int, int, int]) -> dict[str, Any] | None:
-    """CPU seconds of phases of so many rounds, clients and rows of a step.
+    """CPU seconds of phases (rounds, clients, rows of a step).
 
-    ``round``: of one without the first; ``rounds``: of all; ``whole``: of the whole process. None
-    if the environment is missing or the peer failed, which is then printed.
+    ``round``: of the median round without the first; ``rounds``: of all rounds; ``whole``: of the
+    process. None if the environment is missing or the peer failed, which is then printed.
     """
     return _figures(peer, "peer_rounds.py", *[":".join(map(str, phase)) for phase in phases])
 
@@ -58,12 +58,12 @@ def paper_run(peer: str, world: Path) -> dict[str, Any] | None:
 
 
 def _figures(peer: str, script: str, *arguments: str) -> dict[str, Any] | None:
-    """What a script prints that runs in a peer's environment, on one thread."""
+    """The JSON object that a script prints in a peer's environment, on one thread."""
     if not is_ready(peer):
         return None
     python, name = folder_of(peer) / "bin" / "python", peer.split()[0].lower()
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    # Ray would give way to everything else on the machine; CPU seconds are the same.
+    # By default Ray lowers the priority of its workers; CPU seconds are the same.
     settings = {**threads, "RAY_worker_niceness": "0", "PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run(
         [str(python), str(SCRIPTS / script), name, *arguments],

@@ -1,9 +1,9 @@
-"""Measure what hiding a person, and what hiding a whole client, leaves; write it into the README.
+"""Measure accuracy with a person and with a client as the unit of privacy; written to the README.
 
     python benchmarks/people.py --data DIR [--streams ag-news,amazon]
 
 Runs go to runs/people/ and are resumed there; the table is made from their result.json alone. Rows
-of streams that are not named stay as they are.
+of other streams are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CELLS = (
 def measure(
     data: Path, stream: str, unit: str, epsilon: float, seeds: str, yardsticks: bool
 ) -> dict[str, Any]:
-    """One cell."""
+    """The result of one cell."""
     directory = ROOT / "runs" / "people" / f"{stream}-{unit}-{epsilon:g}"
     command = [sys.executable, "-m", "cslr.cli", "run", "--stream", stream, "--data", str(data)]
     command += ["--set", f"privacy.unit={unit}", "--epsilon", str(epsilon), "--seeds", seeds]

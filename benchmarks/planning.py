@@ -1,11 +1,10 @@
-"""Hold the forecast of ``cslr plan`` against runs, and write both into docs/planning.md.
+"""Compare the forecast of ``cslr plan`` with runs, and write both into docs/planning.md.
 
     python benchmarks/transfer.py --data DIR && python benchmarks/planning.py --data DIR
 
-The runs are those of ``transfer.py``, whose unrounded scores stand in transfer.json: every
-grouping, both units, ε = 1, 4 and 8. Prints how far the forecast was off, and with ``--fit`` which
-constants would be nearest to the text groupings, each found without the grouping that it is then
-held against.
+The runs are those of ``transfer.py``, whose unrounded scores are in transfer.json: every grouping,
+both units, ε = 1, 4 and 8. Prints the errors of the forecast, and with ``--fit`` the constants that
+fit the text groupings best: for all of them, and leaving each grouping out in turn.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "planning.md"
 BEGIN, END = "<!-- planning:begin (written by benchmarks/planning.py) -->", "<!-- planning:end -->"
 GAP: Final = 5.0
-"""Points from zero-shot to pooled below which a share of the gap says little."""
+"""A share of the gap from zero-shot to pooled training means little if the gap is smaller."""
 
 
 def outlook(stream: Stream, unit: Unit, epsilon: float) -> Outlook:
-    """What ``cslr plan`` says of the declared numbers."""
+    """The forecast of ``cslr plan`` for the declared numbers."""
     person, tasks = unit == "person", [task.labels for task in stream.tasks]
     units = stream.registered_people if person else stream.clients
     rows = stream.rows_per_person if person else len(stream.train) // (units * len(tasks))
@@ -59,13 +58,13 @@ def tasks_of(stream: Stream) -> int:
 
 
 def shares(outcome: Outcome) -> list[float]:
-    """Measured, in the order of the cells."""
+    """Measured shares of the gap, in the order of the cells."""
     gap = outcome.pooled - outcome.zero_shot
     return [(outcome.cells[cell] - outcome.zero_shot) / gap for cell in CELLS]
 
 
 def row(outcome: Outcome, found: list[Outlook]) -> str:
-    """Forecast beside outcome, in Markdown."""
+    """Forecasts and outcomes as a row in Markdown."""
     pairs = zip(found, shares(outcome), strict=True)
     cells = [f"{100 * each.share:.0f} / {100 * share:.0f} %" for each, share in pairs]
     gap = f"{outcome.pooled - outcome.zero_shot:.1f}"
@@ -73,7 +72,7 @@ def row(outcome: Outcome, found: list[Outlook]) -> str:
 
 
 def fit(signals: dict[str, list[float]], measured: dict[str, list[float]]) -> None:
-    """Print the constants nearest to all groupings, and the errors without each in turn."""
+    """Print the best constants for all groupings, and leave-one-out constants with errors."""
 
     def nearest(names: list[str]) -> tuple[float, float]:
         s = np.concatenate([signals[name] for name in names])

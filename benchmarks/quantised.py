@@ -1,11 +1,11 @@
-"""What MiniLM in eight-bit integers would cost and gain, and whether vectors stay their texts' own.
+"""Speed and accuracy of MiniLM in eight-bit integers, and whether a vector depends on its batch.
 
     python benchmarks/quantised.py
     python benchmarks/quantised.py --write      # into docs/encoders.md
 
 Dynamic quantisation (ONNX Runtime) of the exported model, weights per channel. It scales the
-activations of a layer by the range of all rows of a batch, so a vector depends on the texts beside
-it; one text at a time it does not. CPU seconds for 192 texts on one thread, medians.
+activations of a layer by the range of all rows of a batch, so a vector depends on the other texts,
+unless texts are encoded one at a time. Median CPU seconds for 192 texts on one thread.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def batched(model: _Exported, texts: list[str], rows: int) -> np.ndarray:
 
 
 def measured(times: int) -> dict[str, Any]:
-    """Seconds of the three ways, cosines with single precision, and what company changes."""
+    """Seconds of the three ways, cosines with single precision, and the effect of batching."""
     encoder, texts = load_encoder("minilm+onnx"), own_texts()
     assert isinstance(encoder, OnnxEncoder)
     whole = encoder.encode(texts)
@@ -92,7 +92,7 @@ def measured(times: int) -> dict[str, Any]:
 
 
 def told(figures: dict[str, Any]) -> str:
-    """What is written about it."""
+    """The paragraph for docs/encoders.md."""
     of_batch = f"{figures['changed']} of {figures['texts']} texts had another vector in a batch"
     apart, mean, least = (f"{figures[name]:.3f}" for name in ("apart", "mean", "least"))
     alone, single, together = (f"{figures[name]:.2f}" for name in ("alone", "single", "together"))

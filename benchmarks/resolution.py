@@ -1,11 +1,11 @@
-"""Whether what the resolution adds to plain means ever makes a run worse, on the four streams.
+"""Whether a tied matrix and gradient rounds make any run worse than plain means, on four streams.
 
     python benchmarks/resolution.py --data DIR [--streams ag-news,amazon] [--seeds 13,17]
 
-Runs CSLR as it is and with means alone (no tied matrix, no gradient rounds), a person as the unit,
-the same seeds and noise on both sides, and writes both into docs/planning.md. What was measured is
-kept in runs/resolution/; remove a file there to measure a stream again. Exit code 1 if a cell ends
-below means alone by more than twice the standard error of the paired differences.
+Runs CSLR with default settings and with means alone (no tied matrix, no gradient rounds), a person
+as the unit, the same seeds and noise on both sides, and writes both into docs/planning.md. Scores
+are stored in runs/resolution/; remove a file there to measure a stream again. Exit code 1 if a cell
+is below means alone by more than twice the standard error of the paired differences.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EPSILONS: Final = (1.0, 4.0, 8.0, math.inf)
 
 @contextmanager
 def means_alone() -> Iterator[None]:
-    """No matrix is ever large enough to be sent."""
+    """Inside a with block no tied matrix is released."""
     least = contribution.LEAST_TIED
     contribution.LEAST_TIED = sys.maxsize  # type: ignore[misc]
     try:
@@ -51,7 +51,7 @@ def means_alone() -> Iterator[None]:
 
 
 def settings_of(stream: str, data: Path, epsilon: float) -> dict[str, Any]:
-    """One cell."""
+    """The settings of one cell."""
     return {
         "stream.name": stream,
         "stream.data": str(data),
@@ -94,14 +94,14 @@ def kept_or_measured(stream: str, data: Path, seeds: tuple[int, ...]) -> list[di
 
 
 def worse(cell: dict[str, Any]) -> bool:
-    """Whether a cell ends below means alone beyond chance."""
+    """Whether a cell is below means alone by more than twice the standard error."""
     difference = np.subtract(cell["default"], cell["means"])
     error = difference.std(ddof=1) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
     return bool(difference.mean() < -2 * error) and bool(difference.mean() < 0)
 
 
 def row(stream: str, cells: list[dict[str, Any]]) -> str:
-    """One stream in Markdown: as it is, and in brackets what that adds to means alone."""
+    """One stream in Markdown: the default scores, and in brackets the difference to means alone."""
     shown = []
     for cell in cells:
         default, means = np.mean(cell["default"]), np.mean(cell["means"])

@@ -3,8 +3,7 @@
     python benchmarks/results.py --data DIR [--streams ag-news,amazon]
 
 Runs go to runs/results/ and are resumed there; the tables are made from their result.json alone.
-Yardsticks are measured once for each stream and number of clients. Streams that are not named stay
-as they are.
+Yardsticks are measured with the first cell of each stream. Streams that are not named are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SEEDS = "13,17,19,23,29"
 DELTA = 1e-5
 Cell = tuple[str, int, float, str]
 MOST_LABELS = 5
-"""Labels that still have a column each."""
+"""With more labels than this there are no columns for single labels."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def block(parts: list[list[str]]) -> str:
 
 
 def part_of(before: str, table: Table) -> list[str]:
-    """A stream's part of the block as it stands: what is not measured again stays."""
+    """A stream's part of the present block, which is kept if it is not measured again."""
     lines = before.splitlines()
     begin = lines.index(f"**{table.title}**")
     end = next(i for i in range(begin, len(lines)) if lines[i].startswith("Yardsticks"))

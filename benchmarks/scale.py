@@ -54,7 +54,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 def agreed(seeds: Seeds, clients: int) -> tuple[Agreement, np.ndarray]:
-    """What clients are told, and the true centre (LABELS, d) of each label."""
+    """The agreement that clients get, and the true centre (LABELS, d) of each label."""
     rng = seeds.at("world")
     spread = np.linspace(1.0, 0.05, DIMENSION)
     public = unit(rng.standard_normal((2000, DIMENSION)) * spread)
@@ -80,13 +80,13 @@ def batches(clients: int, truth: np.ndarray, seeds: Seeds) -> Iterator[Examples]
 
 
 def cpu_seconds() -> float:
-    """Of this process and of workers that have ended."""
+    """CPU seconds of this process and of workers that have ended."""
     of = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in of)
 
 
 class Memory(threading.Thread):
-    """Looks many times a second at what this process and its workers hold together."""
+    """Samples the memory of this process and its workers ten times a second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -99,14 +99,14 @@ class Memory(threading.Thread):
             time.sleep(0.1)
 
     def look(self) -> None:
-        """Pages that processes share count once (Linux: proportional set sizes)."""
+        """Take one sample; shared pages count once (Linux: proportional set sizes)."""
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
         held = [held_megabytes(number) for number in ("self", *children.split())]
         self.peak_mb = max(self.peak_mb, sum(held))
 
 
 def held_megabytes(process: str) -> float:
-    """Of one process; none if it has just ended."""
+    """The memory of one process; 0 if it has just ended."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
     except OSError:

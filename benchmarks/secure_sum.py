@@ -1,14 +1,14 @@
-"""What a secure sum costs a member and the server: CPU time and bytes, for several sizes.
+"""The cost of a secure sum for a member and the server: CPU time and bytes, for several sizes.
 
     python benchmarks/secure_sum.py
     python benchmarks/secure_sum.py --members 5 20 --coordinates 386
     python benchmarks/secure_sum.py --write        # into docs/secure-sum.md
 
-One row is one whole first release (five exchanges) with a tenth of the members lost after sharing;
-"steady" is a member's part of the last three exchanges, all there is from the second release on.
-Messages travel as bytes. Where ``flwr`` is installed, its own SecAgg+ functions do the same work at
-n = 20 in turns with ours (same thread, same vector length), and the ratio is printed: above 1 means
-CSLR needs less CPU time.
+One row is one whole first release (five exchanges) in which a tenth of the members drops out after
+sharing; "steady" is a member's part of the last three exchanges, to which later releases are
+limited. Messages are serialised to bytes. If ``flwr`` is installed, its SecAgg+ functions do the
+same work at n = 20 alternately with ours (same thread, same vector length), and the ratio is
+printed: above 1 means that CSLR needs less CPU time.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Federated:
         self.exchange(meter, requests, lambda m, request: self.clients[m].share(request))
 
     def release(self, meter: Meter, label: str) -> None:
-        """The three exchanges of a release; a tenth of those asked for a vector are gone."""
+        """The three exchanges of a release; a tenth of the members drops out before them."""
         wanted = Release(label, self.coordinates, 2.0, GRID)
         requests = meter.timed("server", self.server.ask_masks, wanted)
         for member in list(requests)[: self.n // 10]:
@@ -138,8 +138,8 @@ def secagg_plus(n: int, t: int, coordinates: int) -> float | None:
     """CPU seconds of all members and the server with Flower's SecAgg+; None without Flower.
 
     Members run the functions of its client module. The server does what its workflow does after
-    the last answer: combine the shares of every secret, and take off every mask that is left.
-    Messages are not turned into bytes, unlike ours.
+    the last answer: combine the shares of every secret, and subtract every remaining mask.
+    Messages are not serialised, unlike ours.
     """
     try:
         from flwr.app import ConfigRecord
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3, help="Runs, of which the median is shown.")
     parser.add_argument("--write", action="store_true", help="Write into docs/secure-sum.md.")
     chosen = parser.parse_args()
-    measure(3, 3, 1, 8)  # what is loaded at first use is loaded
+    measure(3, 3, 1, 8)  # warm up: libraries are loaded at first use
     secagg_plus(3, 2, 8)
     table = [
         "| n, t, c | D | client ms | of it noise | steady ms | server ms | up kB | down kB |",

@@ -1,13 +1,13 @@
-"""Whether CSLR ends below what is free, on other streams than the reported ones.
+"""Whether CSLR is ever worse than zero-shot, on other streams than the reported ones.
 
     python benchmarks/transfer.py --data DIR [--only "news;intents"]
 
 Runs CSLR with default settings on every grouping of ``groupings.py``, at ε = 1, 4 and 8, with a
-client and with a person as unit, and for people without noise, seeds 101 and 102. Beside it stand
-zero-shot, pooled training, and DP-Joint for people at ε = 4: a trusted curator who pools all rows.
+client and with a person as unit, and for people without noise, seeds 101 and 102. For comparison:
+zero-shot, pooled training, and DP-Joint for people at ε = 4, a trusted curator who pools all rows.
 A cell below zero-shot − 0.5 is marked ``!``; the program then ends with exit code 1. Unrounded
-scores are kept in transfer.json, and docs/transfer.md gets the table of all of them. What stands
-there is measured again only if it is named by ``--only``.
+scores are stored in transfer.json, and the table in docs/transfer.md is made of all of them. A
+stored grouping is measured again only if ``--only`` names it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ BEGIN, END = (
 SEEDS: Final = (101, 102)
 CELLS: Final = tuple(product(("client", "person"), (1.0, 4.0, 8.0)))
 PUBLIC: Final = 4_000
-"""Public sentences that spaces are built from: fewer than reported streams have, to be quick."""
+"""Public sentences of which spaces are built: fewer than for reported streams, to save time."""
 ALLOWED: Final = 0.5
-"""Points below zero-shot that chance may explain."""
+"""Points below zero-shot that may be due to chance."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Outcome:
     cells: dict[tuple[str, float], float]
 
     def keep(self) -> None:
-        """Write it down beside the others."""
+        """Store it with the others."""
         every = {**self.kept(), self.name: self}
         rows = [
             {**asdict(each), "cells": [[*cell, score] for cell, score in each.cells.items()]}
@@ -74,7 +74,7 @@ class Outcome:
 
     @classmethod
     def kept(cls) -> dict[str, Outcome]:
-        """All that were written down, by name."""
+        """All stored outcomes, by name."""
         found = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else []
         return {
             each["name"]: cls(
@@ -84,7 +84,7 @@ class Outcome:
         }
 
     def below(self) -> list[tuple[str, float]]:
-        """Cells that asking clients made worse."""
+        """Cells in which training on clients made the score worse than zero-shot."""
         return [cell for cell, score in self.cells.items() if score < self.zero_shot - ALLOWED]
 
     def closed(self, score: float | None) -> str:
@@ -94,7 +94,7 @@ class Outcome:
         return f"{100 * (score - self.zero_shot) / (self.pooled - self.zero_shot):.0f}"
 
     def row(self) -> str:
-        """In Markdown."""
+        """The outcome as a row in Markdown."""
         sizes = f"{self.labels} / {self.tasks} / {self.clients} / {self.people:,}"
         below = self.below()
         cells = [f"{score:.1f}{' !' * (cell in below)}" for cell, score in self.cells.items()]
@@ -106,7 +106,7 @@ class Outcome:
 
 
 def told(score: float | None) -> str:
-    """As in the table."""
+    """A score as the table shows it."""
     return "–" if score is None else f"{score:.1f}"
 
 
@@ -171,7 +171,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def main() -> int:
-    """Measure, print, and write if asked to."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--only", default="")

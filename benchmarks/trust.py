@@ -1,9 +1,9 @@
-"""Gather the evidence behind every promise and print it as the trust card.
+"""Measure the evidence for every privacy claim and print it as the trust card.
 
     python benchmarks/trust.py
 
 Runs everything in tests/trust, writes trust-card.json (name, target, figure, holds) and the card in
-docs/trust.md. A row whose test did not come to its end is shown as not measured: it does not hold.
+docs/trust.md. A row whose test did not finish is shown as not measured and does not hold.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ EXPECTED = (
     "soak",
     "reading 10,000 charges",
 )
-"""How the name of every row begins, in the order of the card."""
+"""The beginning of every row's name, in the order of the card."""
 
 
 class Row(TypedDict):
@@ -90,7 +90,7 @@ class Row(TypedDict):
 
 
 def measured(directory: Path) -> int:
-    """Run the evidence; what it measures is in ``directory`` afterwards."""
+    """Run the tests, which write their figures into ``directory``; returns the exit code."""
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "2", "--dist=worksteal", "tests/trust"],
@@ -102,7 +102,7 @@ def measured(directory: Path) -> int:
 
 
 def card(directory: Path) -> list[Row]:
-    """The rows in their order; those that nobody wrote are there, too."""
+    """The rows in the order of ``EXPECTED``, with those that no test has written."""
     written = [json.loads(file.read_text(encoding="utf-8")) for file in directory.glob("*.json")]
     found: list[Row] = sorted(written, key=lambda row: str(row["name"]))
     rows: list[Row] = []
@@ -113,7 +113,7 @@ def card(directory: Path) -> list[Row]:
 
 
 def show(rows: list[Row], minutes: float) -> None:
-    """The card for a terminal."""
+    """Print the card on the terminal."""
     table = Table(title=f"Trust card, {minutes:.0f} minutes", title_justify="left")
     for column in ("", "promise", "target", "figure"):
         table.add_column(column)

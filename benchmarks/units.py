@@ -1,13 +1,12 @@
-"""What a release costs with few large units and with many small ones, side by side.
+"""The CPU time of a release with few large units of privacy and with many small ones.
 
     OMP_NUM_THREADS=1 python benchmarks/units.py [--rows 12000] [--many 100000]
 
-The same synthetic rows (384 directions, one task of two labels) are held by 20 clients and by as
-many people as there are rows; both answer the question of one release, and the sum is noised and
-charged in a ledger in memory. All kinds of releases are repeated in turn, and the fastest of each
-counts; ``ratio`` is its processor time over that of the 20 clients. docs/speed.md gets the table.
-The last lines are about ``--many`` people: the peak of memory above their rows shows that sums
-stream.
+The same synthetic rows (384 directions, one task of two labels) are held by 20 clients, and by as
+many people as there are rows. Both contribute to one release, and the sum is noised and charged in
+a ledger in memory. Kinds of releases are repeated alternately, and the fastest of each counts;
+``ratio`` is its CPU time over that of the 20 clients. The table goes into docs/speed.md. The last
+lines are about ``--many`` people: the peak of memory beyond their rows shows that sums stream.
 """
 
 from __future__ import annotations
@@ -99,13 +98,13 @@ def context_of(units: Population, rows_a_unit: int, public: np.ndarray) -> Metho
 
 
 class Nowhere:
-    """Keeps nothing: each release is made anew."""
+    """Stores nothing: each release is made again."""
 
     def load(self, label: str) -> None:
-        """Nothing was kept."""
+        """Nothing was stored."""
 
     def save(self, label: str, vector: np.ndarray) -> None:
-        """It is not."""
+        """Store nothing."""
 
 
 def population(rows: int, units: int) -> Population:
@@ -180,7 +179,7 @@ def main() -> None:
 
 
 def memory(units: int, public: np.ndarray) -> list[str]:
-    """What so many people need beyond their rows."""
+    """Time and peak memory for so many people, beyond their rows."""
     before = peak()
     many = context_of(population(units, units), 1, public)
     held = peak()

@@ -1,4 +1,4 @@
-"""How well a release finds known means, by number of units and ε: synthetic clients.
+"""How well a release estimates known means of synthetic clients, by number of units and ε.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/units_scale.py
     OPENBLAS_NUM_THREADS=1 python benchmarks/units_scale.py --write     # into docs/speed.md
@@ -33,13 +33,13 @@ from cslr.seeding import Seeds
 UNITS = (100, 1_000, 10_000, 100_000)
 EPSILONS = (0.5, 1.0, 4.0, 8.0, math.inf)
 TEST_ROWS, SPREAD = 4_000, 0.4
-"""Rows that accuracy is measured on, and how far they lie from their centre in each direction: so
-far that the true means themselves do not answer all of them rightly."""
+"""Rows on which accuracy is measured, and their standard deviation in each direction, which is so
+large that even the true means do not classify all of them correctly."""
 BEGIN, END = "<!-- units:begin (written by `benchmarks/units_scale.py`) -->", "<!-- units:end -->"
 
 
 class Answered:
-    """A cohort whose sum was computed before: only the noise is drawn anew."""
+    """A cohort whose sum is computed once: only the noise is drawn again."""
 
     def __init__(self, cohort: StreamedCohort) -> None:
         self._cohort = cohort
@@ -53,7 +53,7 @@ class Answered:
 
 
 def found_means(agreement: Agreement, cohort: Answered, epsilon: float, seed: int) -> np.ndarray:
-    """(LABELS, r) the means that one release teaches."""
+    """(LABELS, r) the means estimated from one release."""
     budget = Budget(epsilon)
     ledger = Ledger.in_memory(Federation("units", budget, "simulated"), SeededKeys(Seeds(seed)))
     session = Session(agreement, calibrate(budget, 1), ledger, NoKeep())
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def row_of(units: int, times: int, workers: int, first: bool) -> str:
-    """A line of the table; the first has what label texts alone and the true means give, too."""
+    """A line of the table; the first comes with those of label texts alone and the true means."""
     seeds = Seeds(101)
     agreement, truth = agreed(seeds, units)
     true = agreement.space.into(truth)

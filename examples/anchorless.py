@@ -2,20 +2,20 @@
 
 python examples/anchorless.py
 
-K modes, and a client that lists them in an order σ nobody else knows, drawn evenly from all K!.
-Whoever answers with the wrong alignment pays c. Four servers are asked:
+A client lists K modes in a secret order σ, drawn uniformly from all K!. A server that answers with
+the wrong alignment pays c. Four servers are compared:
 
-    symbols   sees K symbols without an order, so always the same thing: its best rule is one
-              constant answer, here the one that did best on orders seen before
-    blind     sees signatures at anchors that all lie in one place, which say as little
+    symbols   sees K symbols without an order, so always the same input: its best rule is one
+              constant answer, here the one that was right most often on earlier orders
+    blind     sees signatures at anchors that are all the same point, which say as little
     means     sees each entry's mean in the client's own coordinates, a secret rotation of the
               common ones, and matches means by distance
-    anchors   sees signatures at public anchors, which each client places in its own coordinates
+    anchors   sees signatures at public anchors, which each client has in its own coordinates
 
-The first two are wrong on 1 − 1/K! of all orders, as the proposition says of everyone without side
-information. ``means`` is just outside its model: how modes lie to each other survives a rotation,
-so it may do a little better. A log density does not change when a density and its
-anchors are turned alike, so the last one aligns entries of clients that share no coordinates.
+The first two are wrong on 1 − 1/K! of all orders, as the proposition says of every server without
+side information. ``means`` is just outside its model: distances between modes survive a rotation,
+so it may do a little better. A log density does not change if the density and the anchors are
+rotated together, so the last one aligns entries of clients that share no coordinates.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WIDTH: Final = 6
 SPREAD: Final = 0.5
 """Standard deviation of a mode."""
 EXAMPLES: Final = 20
-"""Rows that a client's candidate is the mean of: its mean is off by that much chance."""
+"""Rows of which a client's candidate is the mean; they determine its sampling error."""
 
 
 def bound(modes: int, cost: float = 1.0) -> float:
@@ -77,7 +77,7 @@ class Barrier:
 
 @dataclass(frozen=True, eq=False)
 class _World:
-    """Clients' orders, and what each of them could show."""
+    """Clients' orders, and what each client could send."""
 
     orders: IntArray  # (n, K): entry ℓ of client i is mode orders[i, ℓ]
     lists: Gaussians  # (n, K, r) in each client's own coordinates
@@ -94,7 +94,7 @@ def barrier(
     cost: float = 1.0,
     confidence: float = 0.95,
 ) -> Barrier:
-    """Ask every server about ``trials`` clients with ``anchors`` public anchors."""
+    """The error of every server on ``trials`` clients, with ``anchors`` public anchors."""
     least = bound(modes, cost)
     if trials < 1 or anchors < 2:
         raise ValueError(f"trials and anchors must be at least 1 and 2: {trials}, {anchors}")
@@ -111,7 +111,7 @@ def barrier(
 
 
 def _orders(modes: int, trials: int, rng: np.random.Generator) -> IntArray:
-    """(n, K) orders drawn evenly from all K!."""
+    """(n, K) orders drawn uniformly from all K!."""
     return rng.permuted(np.tile(np.arange(modes), (trials, 1)), axis=1)
 
 
@@ -133,11 +133,11 @@ def _draw(modes: int, trials: int, anchors: int, rng: np.random.Generator) -> _W
 
 
 _Server = Callable[[_World, IntArray], IntArray]
-"""What is shown and the orders of other clients, once they were known -> answers (n, K)."""
+"""What clients send, and orders of earlier clients -> answers (n, K)."""
 
 
 def _by_symbols(world: _World, seen_before: IntArray) -> IntArray:
-    """The order that was right most often so far."""
+    """The order that occurred most often among earlier clients."""
     orders, counts = np.unique(seen_before, axis=0, return_counts=True)
     return np.broadcast_to(orders[counts.argmax()], world.orders.shape)
 

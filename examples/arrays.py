@@ -29,11 +29,11 @@ def main() -> None:
             clients=rng.integers(60, size=1200),
             tasks=np.where(topics < 2, "spring", "summer"),
             label_texts=dict(zip(names, axes, strict=False)),  # embedded descriptions of the labels
-            public=near(rng.integers(32, size=1000)),  # embedded texts that are nobody's rows
+            public=near(rng.integers(32, size=1000)),  # embedded public texts
             task_labels={"spring": ["sport", "music"], "summer": ["food", "travel"]},
             registered=60,
             epsilon=4.0,
-            ledger=f"{folder}/ledger",  # in earnest: one directory for all calls on these rows
+            ledger=f"{folder}/ledger",  # real data: one directory for all calls on these rows
         )
     tested = rng.integers(4, size=400)
     print(model)

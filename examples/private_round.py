@@ -11,7 +11,7 @@ import cslr
 
 
 class Nowhere:
-    """This example keeps nothing."""
+    """Stores no releases: this example makes one and ends."""
 
     def load(self, label: str) -> None:
         return None
@@ -27,7 +27,7 @@ def unit(x: np.ndarray) -> np.ndarray:
 def main() -> None:
     seeds = cslr.Seeds(1)
     rng = seeds.at("data")
-    # Public things: a corpus, two label texts, and from them the space everyone agrees on.
+    # Public: a corpus, two label texts, and the space that is built from them.
     topics = unit(rng.normal(size=(40, 32)))
     corpus = unit(topics[rng.integers(40, size=2000)] + 0.6 * rng.normal(size=(2000, 32)) / 6)
     space = cslr.build_space(corpus, "toy", dimension=8, anchors=50, rng=seeds.at("anchors"))
@@ -38,13 +38,13 @@ def main() -> None:
     )
     agreement = cslr.with_bound(agreement, corpus, labels_per_task=2)
 
-    # Private things: each client's examples.
+    # Private: each client's examples.
     labels = rng.integers(2, size=900)
     z = unit(topics[labels] + 0.5 * rng.normal(size=(900, 32)) / 6)
     clients = rng.integers(30, size=900)
     population = cslr.Population(z, labels, np.zeros(900, dtype=np.int64), clients, 30)
 
-    # The promise, the noise that follows from it, and the account book.
+    # The privacy budget, the noise that it requires, and the ledger.
     budget = cslr.Budget(epsilon=4.0)
     plan = cslr.calibrate(budget, releases=1)
     federation = cslr.Federation("example", budget, "simulated")

@@ -1,15 +1,19 @@
 """The paper's tables from traces alone: nothing is run and no data are needed.
 
-Tooling of the repository, which no wheel has: ``cslr tables`` loads it in a checkout.
+Tooling of the repository, not part of any wheel: ``cslr tables`` loads it in a checkout.
 
-traces         a finished cell's trace as a typed record
-layout         which figure stands in which row and column of a ``[[table]]``
-effects        margins between methods, with intervals and corrected p
-accountant     what the paper's noise table costs
-sheet          Markdown, LaTeX and CSV
-printed, doubts  the paper's numbers as data, and where they disagree
-drawings       its figures
-verdicts, reproduction, readme   REPRODUCTION.md and the block of docs/results.md
+traces           a finished cell's trace as a typed record
+names            how settings, methods and measures are called in a table
+figure, facts    an entry of a table, and the facts below it: scope, seeds, command
+layout, built    a ``[[table]]`` of an experiment: which figure is in which row and column
+effects          margins between methods, with intervals and corrected p
+statistics       spreads, intervals, tests and Holm's correction
+accountant       the ε that the paper's noise table costs
+sheet            Markdown, LaTeX and CSV
+printed, doubts  the paper's numbers as data, and where they contradict each other
+drawings         its figures
+verdicts, scope, first_page, reproduction   REPRODUCTION.md
+readme           the block of docs/results.md
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from paper.traces import Trace, read_traces
 __all__ = ["readme_block", "rebuild"]
 
 PAPER: Final = "paper.toml"
-"""The file among the experiments that is none: the paper's own numbers."""
+"""The file with the paper's own numbers; it is no experiment although it is among them."""
 MAIN: Final = ("main", "main")
 """Experiment and table that docs/results.md shows."""
 
@@ -42,8 +46,8 @@ def rebuild(
     """Write every table, REPRODUCTION.md, and the block of docs/results.md where it has markers.
 
     out: a folder for <experiment>-<table>.md, .tex and .csv. target: REPRODUCTION.md, by default
-    beside ``out``; docs/results.md is looked for beside it. figures: whether the paper's figures
-    are drawn into ``out`` too. Same traces, same bytes.
+    next to ``out``; docs/results.md is searched next to it. figures: whether the paper's figures
+    are drawn into ``out`` too. The same traces give the same bytes.
     """
     target = target or out.parent / "REPRODUCTION.md"
     paper = load_paper(experiments / PAPER)

@@ -1,9 +1,9 @@
-"""What the paper's noise table really costs, and the noise its promises would take.
+"""The ε that the noise multipliers of the paper's table cost, and the σ that its ε would require.
 
-The paper gives σ, q and δ, but neither how many releases are meant nor whether its four clipped
-statistics are one vector or four. Every reading is computed: by PLD, and by RDP with the paper's
-orders 2..64 and the conversion of its Theorem 4; against someone who does not know who took part
-(public: sampling amplifies) and someone who does (roster: it does not).
+The paper gives σ, q and δ, but neither the number of releases nor whether its four clipped
+statistics are one vector or four. Every reading (interpretation) is computed: by PLD, and by RDP
+with the paper's orders 2..64 and the conversion of its Theorem 4; against an adversary who does not
+know who took part (public: sampling amplifies) and one who does (roster: it does not).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Rounds = list[tuple[float, float]]
 
 ORDERS: Final = range(2, 65)
 _INTERVAL: Final = 1e-3
-"""Of privacy losses: ε is good to four digits."""
+"""Discretisation of privacy losses, with which ε is accurate to four digits."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class Promise:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one could take the paper to release: per task or round, ``times`` in all."""
+    """One interpretation of what the paper releases per task or round, ``times`` in all."""
 
     key: str
     title: str
     times: int
     sums: int
-    """Clipped statistics of one round with noise of their own; they share its coin."""
+    """Clipped statistics of one round, each with its own noise; they share one sampling."""
     lists: int = 0
-    """Messages with their sender's name: nothing amplifies them."""
+    """Messages with their sender's name, for which sampling does not amplify privacy."""
     amplified: bool = False
-    """Whether lists are priced as if the coin of the round hid their senders, as the paper does."""
+    """Whether lists are accounted for as if sampling hid their senders, as the paper does."""
 
     def rounds(self, sigma: float, q: float) -> Rounds:
-        """Statistics behind one coin are one Gaussian of multiplier σ/√sums."""
+        """All releases; statistics of one round are one Gaussian with multiplier σ/√sums."""
         if self.amplified:
             return [(sigma / math.sqrt(self.sums + self.lists), q)] * self.times
         joint = [(sigma / math.sqrt(self.sums), q)] * self.times
@@ -89,7 +89,7 @@ READINGS: Final = (
 
 @dataclass(frozen=True)
 class Cost:
-    """ε of one promise under one reading, and the σ it would take to keep it."""
+    """ε of one column of the table under one reading, and the σ that its ε requires."""
 
     reading: Reading
     promise: Promise
@@ -102,7 +102,7 @@ class Cost:
 
 
 def costs(promises: Sequence[Promise], readings: Sequence[Reading] = READINGS) -> tuple[Cost, ...]:
-    """Every promise under every reading."""
+    """Every column of the table under every reading."""
     return tuple(_cost(reading, promise) for reading in readings for promise in promises)
 
 
@@ -122,12 +122,12 @@ def _cost(reading: Reading, promise: Promise) -> Cost:
 
 
 def _roster(rounds: Rounds, delta: float) -> float:
-    """Closed form: Gaussians compose to one."""
+    """ε in closed form: a composition of Gaussians is one Gaussian."""
     return gaussian_epsilon(math.sqrt(sum(sigma**-2 for sigma, _ in rounds)), delta)
 
 
 def _needed(reading: Reading, promise: Promise, adversary: Literal["public", "roster"]) -> float:
-    """The σ at which the reading costs what was promised."""
+    """The σ at which the reading costs the printed ε."""
     if reading.lists:
         return _root(reading, promise, adversary)
     joint = Reading("", "", reading.times, sums=1)
@@ -136,9 +136,10 @@ def _needed(reading: Reading, promise: Promise, adversary: Literal["public", "ro
 
 @lru_cache
 def _root(reading: Reading, promise: Promise, adversary: Literal["public", "roster"]) -> float:
-    """The same search serves one vector and four: they differ by a factor.
+    """The σ for the reading, in closed form without amplification, else by bisection.
 
-    Without amplification it is in closed form; with it σ lies between about q times that and that.
+    With amplification σ lies between about q times the closed form and the closed form. Cached,
+    because readings with one vector and with four differ by a factor only.
     """
     unit = brentq(lambda mu: gaussian_epsilon(mu, promise.delta) - promise.epsilon, 1e-6, 1e3)
     known = math.sqrt(sum(sigma**-2 for sigma, _ in reading.rounds(1.0, 1.0))) / unit

@@ -20,7 +20,7 @@ __all__ = ["Built", "build"]
 
 @dataclass(frozen=True)
 class Built:
-    """One table; of layout, effects and costs that of its kind is there."""
+    """One table. Of layout, effects and costs only the one of its kind is set."""
 
     experiment: Experiment
     spec: Spec

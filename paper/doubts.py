@@ -17,7 +17,7 @@ _SEEDS: Final = 5
 
 
 def doubts(paper: Paper, costs: Sequence[Cost] = ()) -> tuple[str, ...]:
-    """What cannot be right as printed, or cannot be known; without costs nothing about σ."""
+    """Contradictions and gaps in the printed numbers; those about σ only if costs are given."""
     return (
         _anchors(paper),
         _list_of_one(paper),
@@ -35,7 +35,7 @@ def doubts(paper: Paper, costs: Sequence[Cost] = ()) -> tuple[str, ...]:
 
 
 def confirmed(paper: Paper) -> tuple[str, ...]:
-    """What follows from the printed numbers just as it is printed."""
+    """Printed results that follow from other printed numbers."""
     return (_intervals(paper), _claims(paper), _orders(paper))
 
 
@@ -97,7 +97,7 @@ def _noise_table(paper: Paper, costs: Sequence[Cost]) -> list[str]:
 
 
 def _readings_that_hold(costs: Sequence[Cost]) -> str:
-    """Within a tenth for all promises, by any accountant."""
+    """The readings that give every printed ε within 10 %, by any of the accountants."""
     held = [
         f"{reading.title} ({name})"
         for reading in dict.fromkeys(cost.reading for cost in costs)
@@ -143,7 +143,7 @@ def _rounds(paper: Paper) -> str:
 
 
 def _intervals(paper: Paper) -> str:
-    """The effect sizes again, from the means and deviations of tab:main."""
+    """The effect sizes computed again from the means and deviations of tab:main."""
     table = paper.tables["tab:effect_sizes"]
     same = sum(_recomputed(paper, each) == (each.low, each.high) for each in table.numbers)
     return (

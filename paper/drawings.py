@@ -2,7 +2,7 @@
 
 pipeline     Figure 1: the steps of a round
 anchors      Figure 2: score by the number of anchors m, with the saturation point m*
-privacy      scores by ε, as the table of privacy scopes has them
+privacy      scores by ε, from the table of privacy scopes
 forgetting   mean score on the tasks seen so far, after each task
 """
 
@@ -50,7 +50,7 @@ _FORGETTING: Final = ("cslr", "cslr-paper", "dp-sgd", "finetune", "joint")
 
 
 def draw(tables: Tables, traces: Mapping[str, Trace], out: Path) -> list[Path]:
-    """Write the figures that there are traces for; the pipeline needs none."""
+    """Write the figures for which there are traces; the pipeline needs none."""
     drawings = {
         "pipeline": _pipeline(),
         "anchors": _anchors(tables),
@@ -84,7 +84,7 @@ def _beats(larger: Figure, smaller: Figure) -> bool:
 
 
 def _svg(canvas: Canvas) -> bytes:
-    """The same bytes for the same figure."""
+    """The figure as SVG; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "cslr", "svg.fonttype": "none"}):
         canvas.savefig(buffer, format="svg", metadata={"Date": None})
@@ -101,7 +101,7 @@ def _axes(xlabel: str, ylabel: str) -> tuple[Canvas, Any]:
 
 
 def _pipeline() -> Canvas:
-    """Two rows of four boxes, the second from right to left, and the anchors above."""
+    """Two rows of four boxes, the second from right to left, and the public anchors above."""
     canvas = Canvas(figsize=(9, 3.6))
     axes = canvas.add_axes((0, 0, 1, 1))
     axes.set_axis_off()

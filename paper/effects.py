@@ -1,4 +1,4 @@
-"""Effect sizes: how much better one method is than another, and how sure five seeds make us."""
+"""Effect sizes: the margin of one method over another, with intervals and p over seeds."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Effect:
     against: str
     seeds: tuple[int, ...]
     summary: Interval | None
-    """The paper's interval; None, as all below, where fewer than two seeds can be compared."""
+    """The paper's interval; like the next two, None if fewer than two seeds can be compared."""
     t: Comparison | None
     bootstrap: Comparison | None
     holm: float = math.nan
-    """The t-test's p, corrected for all comparisons of the method; NaN where there is none."""
+    """The t-test's p, corrected for all comparisons of the method; NaN if there is none."""
     why_not: str = ""
     """Why there is nothing to compare."""
 
     @property
     def void(self) -> bool:
-        """Whether both sides gave the same figure with every seed, so that nothing was compared."""
+        """Whether both methods have the same scores with every seed, so nothing was compared."""
         return self.t is not None and self.t.interval == Interval(0.0, 0.0)
 
     @property
@@ -125,7 +125,7 @@ def _by_seed(
 
 
 def _corrected(found: Sequence[Effect]) -> tuple[Effect, ...]:
-    """With Holm's p over all comparisons that one method was in."""
+    """The effects with Holm's p over all comparisons of the same method."""
     adjusted: dict[Effect, float] = {}
     for method in dict.fromkeys(effect.method for effect in found):
         own = [(each, each.t.p) for each in found if each.method == method and each.t is not None]

@@ -1,4 +1,4 @@
-"""What a figure is worth nothing without, read off the cells and their traces."""
+"""The facts that belong to a table: streams, privacy, ledgers, seeds and command."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ REBUILD: Final = "cslr tables"
 
 
 def command(experiment: str) -> str:
-    """The command that runs the cells of an experiment, those that are finished left out."""
+    """The command that runs the unfinished cells of an experiment."""
     return f"cslr reproduce experiments/{experiment}.toml --data DIR"
 
 
 def facts(experiment: str, cells: Sequence[Cell], traces: Mapping[str, Trace]) -> tuple[str, ...]:
-    """Streams with scenario and metric, the promise, what ledgers say, seeds, cells, command."""
+    """Sentences on streams and metrics, the guarantee, ε by the ledgers, seeds and command."""
     return (
         *_streams(cells, traces),
         _promise(cells),
@@ -35,7 +35,7 @@ def facts(experiment: str, cells: Sequence[Cell], traces: Mapping[str, Trace]) -
 
 
 def ran(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
-    """How many cells there are traces of."""
+    """A sentence on how many cells have traces."""
     there = sum(cell.name in traces for cell in cells)
     if there == len(cells):
         return f"All {there} cells ran."
@@ -43,16 +43,16 @@ def ran(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
 
 
 def earlier(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> str:
-    """How many traces are of an earlier version of the program, if any."""
+    """A sentence on how many traces are from an earlier version of the program, if any."""
     found = [traces[cell.name] for cell in cells if cell.name in traces]
     old = sum(trace.code is None for trace in found)
     return f" {old} of them by an earlier version, whose noise was drawn otherwise." if old else ""
 
 
 def cpu_minutes(cells: Sequence[Cell], known: Mapping[str, Trace], of: Sequence[Cell]) -> str:
-    """What cells cost by the seconds that traces of their stream and method recorded.
+    """CPU minutes of cells, estimated from traces of the same stream and method.
 
-    of: all cells that there may be traces of. "> " where some stream and method has no record.
+    of: all cells that may have traces. With "> " if there is no record for some of the cells.
     """
     seconds: dict[tuple[str, str], list[float]] = {}
     for cell in of:
@@ -90,7 +90,7 @@ def _streams(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:
 
 
 def _rows(cells: Sequence[Cell]) -> str:
-    """Which rows, where they are not those that figures are reported on."""
+    """Which rows were used, if not those on which scores are reported."""
     others = sorted({cell.config.stream.rows for cell in cells} - {"subset"})
     return f"; rows: {_list(others)}" if others else ""
 
@@ -107,7 +107,7 @@ def _promise(cells: Sequence[Cell]) -> str:
 
 
 def _unit(cells: Sequence[Cell]) -> str:
-    """Whom ε hides: every row of a table, or as its rows say."""
+    """The units of privacy of the cells."""
     units = sorted({cell.config.privacy.unit for cell in cells})
     shown = {
         "client": "one client's whole contribution (user-level)",
@@ -117,7 +117,7 @@ def _unit(cells: Sequence[Cell]) -> str:
 
 
 def _ledgers(cells: Sequence[Cell], traces: Mapping[str, Trace]) -> list[str]:
-    """Methods by what they cost end to end and for the replay alone, against the roster."""
+    """Methods grouped by their ε end to end and for the replay alone, against the roster."""
     several = len({cell.config.privacy.epsilon for cell in cells}) > 1
     spent: dict[str, list[Trace]] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""An entry of a table: what the seeds that ran say, and what is missing."""
+"""An entry of a table: a measure over the seeds that ran, and which seeds are missing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UNDEFINED: Final = "undefined"
 
 @dataclass(frozen=True)
 class Figure:
-    """One measure over seeds; a seed without a trace is missing, never made up."""
+    """One measure over seeds; seeds without a trace are missing."""
 
     measure: Measure
     by_seed: Mapping[int, float]
-    """What was measured, in the order of the seeds; NaN where the measure is undefined."""
+    """The values in the order of the seeds; NaN where the measure is undefined."""
     wanted: tuple[int, ...]
     """The seeds the experiment asks for."""
 
@@ -33,12 +33,12 @@ class Figure:
 
     @property
     def known(self) -> bool:
-        """Whether there is a mean at all."""
+        """Whether there is a mean: some seed ran and all values are defined."""
         return bool(self.by_seed) and not any(map(math.isnan, self.values))
 
     @property
     def spread(self) -> Spread:
-        """Mean and deviation; ask ``known`` first."""
+        """Mean and deviation; only if ``known``."""
         return spread(self.values)
 
     @property
@@ -67,7 +67,7 @@ class Figure:
 
 
 def number(value: float, digits: int) -> str:
-    """With so many digits after the point; no minus before zero."""
+    """A number with so many decimals; without a minus if it rounds to zero."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     text = f"{value:.{digits}f}"

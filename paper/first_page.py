@@ -1,6 +1,6 @@
 """The first page of REPRODUCTION.md: what of the paper holds, what does not, what was not tested.
 
-Every sentence is made of the verdicts below it; none is typed as a result.
+Every sentence is generated from the verdicts further down; no result is typed by hand.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _GAINS: Final = {
     REVERSED: "a loss",
     VOID: "the same figures on both sides, so nothing was compared",
 }
-"""What a paired interval says, for a comparison that is then named with its streams."""
+"""Words for the verdicts on a margin; the comparison and its streams are named with them."""
 _COUNTS: Final = {
     SAME: "are the same here",
     OTHER: "are different here",
@@ -66,7 +66,7 @@ _UNTESTED: Final = (APART, VOID, UNDEFINED, NOT_RUN)
 
 
 def first_page(found: Mapping[str, Sequence[Line]]) -> str:
-    """Three lists; a claim may stand in several of them, each time with its own part."""
+    """Three lists of claims; one claim may be in several of them, with different rows."""
     titles = {
         "Holds": _HOLDS,
         "Does not hold here": _FAILS,
@@ -84,7 +84,7 @@ def first_page(found: Mapping[str, Sequence[Line]]) -> str:
 
 
 def _texts(lines: Sequence[Line], verdicts: Sequence[str]) -> list[str]:
-    """What lines of these verdicts say: gains by comparison and stream, others by their number."""
+    """Texts for lines with these verdicts: margins by comparison and stream, others as counts."""
     texts = []
     for verdict in verdicts:
         own = [line for line in lines if line.verdict == verdict]

@@ -1,4 +1,4 @@
-"""Lay out a ``[[table]]`` of an experiment: which cell's figure stands in which row and column.
+"""Lay out a ``[[table]]`` of an experiment: which cell's figure is in which row and column.
 
 [[table]]
 name = "main"                       # of the files
@@ -54,14 +54,14 @@ class Spec(BaseModel):
     of: Names = ()
     """effects: the methods whose gain is shown."""
     against: Names = ()
-    """effects: what each is compared with."""
+    """effects: the methods with which each is compared."""
     axis: str = "method"
-    """effects: the setting whose values ``of`` and ``against`` are."""
+    """effects: the setting that ``of`` and ``against`` are values of."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The figures of a table by row and column; a place no cell belongs to has none."""
+    """The figures of a table by row and column; no entry where no cell belongs."""
 
     rows: tuple[Keys, ...]
     columns: tuple[Keys, ...]
@@ -69,7 +69,7 @@ class Layout:
 
 
 def specs(experiment: Experiment) -> tuple[Spec, ...]:
-    """The tables of an experiment; a mistake names the file and the table."""
+    """The tables of an experiment; a mistake raises an error that names file and table."""
     found = []
     for number, raw in enumerate(experiment.tables, start=1):
         try:
@@ -84,7 +84,7 @@ def specs(experiment: Experiment) -> tuple[Spec, ...]:
 
 
 def cells_of(experiment: Experiment, spec: Spec) -> tuple[Cell, ...]:
-    """The cells a table is about."""
+    """The cells of a table."""
     wanted = {
         name: {key_of(each) for each in (values if isinstance(values, list) else [values])}
         for name, values in spec.where.items()
@@ -97,7 +97,7 @@ def cells_of(experiment: Experiment, spec: Spec) -> tuple[Cell, ...]:
 
 
 def arrange(experiment: Experiment, spec: Spec, traces: Mapping[str, Trace]) -> Layout:
-    """Every cell in its place; two different settings in one place are an error."""
+    """Put every cell into its place; an error for two different settings in one place."""
     if len(spec.value) > 1 and "value" not in (*spec.rows, *spec.columns):
         raise ConfigError(
             f'{experiment.path}, table {spec.name}: several values need "value" in rows or columns'
@@ -121,7 +121,7 @@ def arrange(experiment: Experiment, spec: Spec, traces: Mapping[str, Trace]) -> 
 def sheet_of(
     experiment: Experiment, spec: Spec, layout: Layout, notes: tuple[str, ...] = ()
 ) -> Sheet:
-    """The layout with the names a reader knows."""
+    """The layout as a sheet, with readable names."""
     header = [_axis(name) for name in spec.rows]
     header += [_shown(spec.columns, keys) for keys in layout.columns]
     rows: list[tuple[Entry, ...]] = []
@@ -149,7 +149,7 @@ def _figure(measure: str, cells: Mapping[int, Cell], traces: Mapping[str, Trace]
 
 
 def _put(experiment: Experiment, spec: Spec, held: dict[int, Cell], cell: Cell) -> None:
-    """One seed once, and all seeds with the same settings."""
+    """Add a cell to a place; an error if its settings differ there in more than the seed."""
     for other in held.values():
         if other.config.model_copy(update={"seeds": cell.config.seeds}) != cell.config:
             raise ConfigError(

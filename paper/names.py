@@ -13,12 +13,12 @@ __all__ = ["Measure", "called", "key_of", "measure_named", "setting_of"]
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column of figures shows."""
+    """A measure: its title and how it is printed."""
 
     title: str
     digits: int = 1
     varies: bool = True
-    """Whether seeds differ in it; ε and counts do not and are shown without a deviation."""
+    """Whether it varies over seeds; ε and counts do not and are shown without a deviation."""
 
 
 _MEASURES: Final = {
@@ -103,7 +103,7 @@ _SYMBOLS: Final = {
 
 
 def measure_named(name: str) -> Measure:
-    """The measure a table names; further measures of a family are percentages."""
+    """The measure with this name; further measures of a task family are percentages."""
     return _MEASURES.get(name) or Measure(f"{name.replace('_', ' ')}, %")
 
 
@@ -129,7 +129,7 @@ def key_of(value: Any) -> str:
 
 
 def called(setting: str, key: str) -> str:
-    """What a reader sees for a setting's value: CSLR-Hungarian, ε = 4, m = 100."""
+    """A setting's value as a table shows it: CSLR-Hungarian, ε = 4, m = 100."""
     if setting == "value":
         return measure_named(key).title
     if setting in _CALLED:

@@ -31,30 +31,30 @@ class Number(_Strict):
 
 
 class Reason(_Strict):
-    """Why ours may differ, whatever ours is; empty ``rows`` or ``columns`` are all of them."""
+    """Why our numbers may differ from printed ones; empty ``rows`` or ``columns`` mean all."""
 
     text: str
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
     def about(self, number: Number) -> bool:
-        """Whether it says something about this number."""
+        """Whether the reason applies to this number."""
         rows, columns = self.rows or (number.row,), self.columns or (number.column,)
         return number.row in rows and number.column in columns
 
 
 class Instead(_Strict):
-    """Where ours stands for some rows of a table: another experiment, in which it can be tested."""
+    """Another experiment of ours, in which some rows of a table of the paper can be tested."""
 
     experiment: str
     table: str
     row: str
-    """The key of our row, or what is compared with ``of``."""
+    """The key of our row; for effects and margins the method that ``of`` is compared with."""
     of: str = ""
 
 
 class PaperTable(_Strict):
-    """A table or figure of the paper and where ours stands."""
+    """A table or figure of the paper, and our table that corresponds to it."""
 
     label: str
     title: str
@@ -66,12 +66,12 @@ class PaperTable(_Strict):
     also: dict[str, tuple[str, ...]] = {}
     against: dict[str, tuple[str, ...]] = {}
     instead: dict[str, Instead] = {}
-    """By row of the paper."""
+    """Other experiments of ours by row of the paper."""
     numbers: tuple[Number, ...]
     reason: tuple[Reason, ...] = ()
 
     def number(self, row: str, column: str) -> Number:
-        """The one number printed there."""
+        """The number printed in this row and column."""
         (found,) = (n for n in self.numbers if (n.row, n.column) == (row, column))
         return found
 
@@ -82,7 +82,7 @@ class PaperTable(_Strict):
 
 @dataclass(frozen=True)
 class Paper:
-    """All of it, by label."""
+    """All tables of the paper by label."""
 
     tables: dict[str, PaperTable]
 
@@ -107,7 +107,7 @@ class Paper:
 
 
 def load_paper(path: Path) -> Paper:
-    """Read the file; a number that is printed twice in one place is a mistake in it."""
+    """Read the file; an error if a table has two numbers in one place."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         tables = [PaperTable.model_validate(each) for each in values["table"]]

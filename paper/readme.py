@@ -23,7 +23,7 @@ END: Final = "<!-- reproduction:end -->"
 
 
 def readme_block(built: Built, traces: Mapping[str, Trace]) -> str:
-    """AA by method and stream, what each method costs end to end, and how far CSLR gets."""
+    """AA by method and stream, each method's end-to-end ε, and CSLR's share of the gap."""
     layout = built.layout
     if layout is None or built.spec.rows != ("method",) or built.spec.columns != ("stream.name",):
         raise ValueError(f"{built.sheet.name} is not a table of methods by streams")
@@ -67,7 +67,7 @@ def _stream(built: Built, key: str, traces: Mapping[str, Trace]) -> str:
 
 
 def _spent(built: Built, method: str, traces: Mapping[str, Trace]) -> str:
-    """One ε, or the range over streams; beside ∞ what the replay alone costs."""
+    """One ε, or the range over streams; with the replay's ε if that differs."""
     found = [
         traces[cell.name]
         for cell in built.cells
@@ -85,7 +85,7 @@ def _range(values: Iterable[float]) -> str:
 
 
 def _closed(layout: Layout) -> str:
-    """How much of the way from the better free yardstick to pooled training CSLR went."""
+    """Share of the gap from the better of majority and zero-shot to pooled training."""
     shares = []
     for column in layout.columns:
         level = {name: _mean(layout, name, column) for name in ("cslr", *_YARDSTICKS)}

@@ -1,6 +1,6 @@
 """REPRODUCTION.md: each number of the paper, ours, the command that makes it, and why they differ.
 
-Written from ``experiments/paper.toml`` and from traces; whatever was not run says so.
+Generated from ``experiments/paper.toml`` and traces; what was not run is marked so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def document(
     traces: Mapping[str, Trace],
     folder: str,
 ) -> str:
-    """The whole document; ``folder`` is where the tables lie, seen from it."""
+    """The whole document; ``folder`` is the path of the tables relative to it."""
     found = {
         label: lines(table, tables.get((table.experiment, table.table)), tables)
         for label, table in paper.tables.items()
@@ -87,7 +87,7 @@ def _verdicts(found: Mapping[str, Sequence[Line]]) -> str:
 
 
 def _state(experiments: Sequence[Experiment], traces: Mapping[str, Trace]) -> str:
-    """What ran, how much of it by an earlier version, and what it takes on one core."""
+    """For each experiment: cells that ran, how many by an earlier version, CPU minutes."""
     rows, every = [], all_cells(experiments)
     for experiment in experiments:
         found = [traces[cell.name] for cell in experiment.cells if cell.name in traces]
@@ -147,7 +147,7 @@ def _further(
     traces: Mapping[str, Trace],
     folder: str,
 ) -> str:
-    """Tables that stand beside none of the paper's."""
+    """Our tables that correspond to none of the paper's."""
     shown = {(table.experiment, table.table) for table in paper.tables.values()}
     listed = []
     for experiment in experiments:

@@ -1,4 +1,4 @@
-"""What a row of REPRODUCTION.md was measured in: its scenario, and what its ε covers."""
+"""The scenario of a row of REPRODUCTION.md, and what its ε covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["scope_of"]
 
 
 def scope_of(place: tuple[str, str, str, str], tables: Tables, traces: Mapping[str, Trace]) -> str:
-    """Of the cells in one place of a table of ours; – where none ran, as where ε is computed."""
+    """Scenario and coverage of the cells in one place of our table; – if none ran."""
     experiment, table, row, column = place
     built = tables.get((experiment, table))
     if built is None:
@@ -30,7 +30,7 @@ def scope_of(place: tuple[str, str, str, str], tables: Tables, traces: Mapping[s
 
 
 def _is_in(cell: Cell, built: Built, row: str, column: str) -> bool:
-    """Whether a cell belongs to the row and column; of effects, to the method and the stream."""
+    """Whether a cell belongs to a row and column; for effects, to a method and a stream."""
     spec = built.spec
     rows, columns = spec.rows[0], spec.columns[0]
     if spec.kind == "effects":
@@ -42,7 +42,7 @@ def _is_in(cell: Cell, built: Built, row: str, column: str) -> bool:
 
 
 def _covered(trace: Trace) -> str:
-    """Against the roster."""
+    """What ε covers, against the roster."""
     end_to_end, replay = (trace.epsilon[scope]["roster"] for scope in ("end_to_end", "replay"))
     if math.isfinite(end_to_end):
         return "end to end"

@@ -1,7 +1,7 @@
-"""A table before it is written anywhere, and the three ways it is written.
+"""A table independent of its format, and the three formats it is written in.
 
 Markdown and LaTeX (booktabs) are for reading; CSV has the mean, the deviation and the number of
-seeds in columns of their own. The same sheet gives the same bytes.
+seeds in separate columns. The same sheet gives the same bytes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Sheet:
     """Rows of text and figures under a header."""
 
     name: str
-    """Of the files, without their ending."""
+    """The name of the files, without suffix."""
     title: str
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...] = ()
-    """What a figure is worth nothing without: scenario, scope, adversary, seeds, command."""
+    """Facts on the figures: scenario, scope, adversary, seeds, command."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -49,7 +49,7 @@ def as_markdown(sheet: Sheet) -> str:
 
 
 def markdown_table(header: tuple[str, ...], rows: list[list[str]], left: int = 1) -> str:
-    """A pipe table; the first ``left`` columns are text, the others are set to the right."""
+    """A pipe table; the first ``left`` columns are left-aligned, the others right-aligned."""
     lines = [header, [*["---"] * left, *["---:"] * (len(header) - left)], *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
@@ -123,7 +123,7 @@ _MINUS: Final = re.compile(r"(?<![\w.)-])-(?=\d|∞)")
 
 
 def escape(text: str) -> str:
-    """Text as LaTeX sets it: its own signs, minus before a number, Greek letters, `code`."""
+    """Text for LaTeX: special characters, minus before a number, Greek letters, `code`."""
     set_ = _SPECIAL.sub(lambda match: _LATEX[match.group()], _MINUS.sub("−", text))
     return _CODE.sub(r"\\texttt{\1}", set_)
 
@@ -148,7 +148,7 @@ def as_csv(sheet: Sheet) -> str:
 
 
 def _numbers(entry: Entry) -> list[str]:
-    """Four digits more than a reader sees; empty where nothing is known."""
+    """Mean, deviation and seeds, with four more digits than in Markdown; empty if unknown."""
     if isinstance(entry, str):
         return [entry, "", ""]
     if not entry.known:

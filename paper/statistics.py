@@ -1,7 +1,7 @@
-"""What five seeds say: means with deviations, intervals of a difference, tests, Holm's correction.
+"""Statistics over seeds: means and deviations, intervals of a difference, tests, Holm's p.
 
-Seeds share rows, partitions, anchors and initial heads among methods, so a difference is paired.
-The paper's interval does not know that; it is kept because its Table "effect sizes" is made of it.
+With the same seed, methods share rows, partitions, anchors and initial heads, so differences are
+paired. The paper's interval is not paired; it is kept to check the paper's table of effect sizes.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Spread:
 
     mean: float
     sd: float
-    """Of the sample (ddof = 1); NaN with one seed or where a value is not finite."""
+    """Sample standard deviation (ddof = 1); NaN with one seed or a value that is not finite."""
     n: int
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a difference lies with some confidence."""
+    """A confidence interval of a difference."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A paired comparison: mean difference, its interval, and the p of no difference at all."""
+    """A paired comparison: mean difference, its interval, and p of the null of no difference."""
 
     difference: float
     interval: Interval
@@ -63,7 +63,7 @@ class Comparison:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Mean and sample deviation; a NaN is never averaged away, nothing at all is an error."""
+    """Mean and sample deviation; NaN if a value is NaN, an error without values."""
     if not values:
         raise ValueError("values must not be empty")
     sample = np.asarray(values, dtype=np.float64)
@@ -78,8 +78,8 @@ def summary_interval(x: Spread, y: Spread, level: float = LEVEL) -> Interval:
         Δ ± t((1 + level)/2, n − 1) · √(s_x²/n_x + s_y²/n_y)
 
     n − 1 = 4 with the paper's five seeds; with unequal numbers the smaller one counts. It needs
-    nothing but printed means and deviations. Wider than a paired interval if the methods go up and
-    down together from seed to seed, narrower if they go against each other.
+    only printed means and deviations. It is wider than a paired interval if the scores of the two
+    methods are positively correlated over seeds, and narrower if negatively.
     """
     n = min(x.n, y.n)
     if n < 2:
@@ -97,7 +97,7 @@ def paired_t(x: Sequence[float], y: Sequence[float], level: float = LEVEL) -> Co
     if np.ptp(differences) <= 1e-12 * max(1.0, float(np.abs(differences).max())):
         return Comparison(mean, Interval(mean, mean), float(abs(mean) <= 1e-12))
     with warnings.catch_warnings():
-        # Nearly equal differences make SciPy doubt its digits; only their order matters then.
+        # SciPy warns of a loss of precision if differences are nearly equal; it is harmless here.
         warnings.simplefilter("ignore", RuntimeWarning)
         result = stats.ttest_rel(np.asarray(x), np.asarray(y))
         low, high = result.confidence_interval(level)
@@ -114,8 +114,8 @@ def paired_bootstrap(
     """Seeds drawn with replacement: percentile interval, and p of a centred bootstrap.
 
     p is the share of resamples of ``differences − mean`` whose mean is at least as far from zero
-    as the one measured, the measured one counted among them. With five seeds it is optimistic
-    (its variance is 4/5 of the t-test's); it stands beside the t-test, not in its place.
+    as the measured one, which is counted among them. With five seeds it is optimistic (its variance
+    is 4/5 of the t-test's), so it is reported in addition to the t-test.
     """
     differences = _differences(x, y)
     n, mean = len(differences), float(differences.mean())
@@ -129,9 +129,9 @@ def paired_bootstrap(
 def holm(p: Sequence[float]) -> tuple[float, ...]:
     """Holm's step-down p (Holm 1979), in the order given.
 
-    The i-th smallest of k is multiplied by k − i + 1, never below one before it, at most 1: it
-    keeps the chance of any false finding among all k below the level, whatever they share. By
-    hand because SciPy has only the false-discovery rates of Benjamini, Hochberg and Yekutieli.
+    The i-th smallest of k is multiplied by k − i + 1, made at least as large as the one before it,
+    and at most 1. This controls the family-wise error rate under any dependence. Implemented here
+    because SciPy has only the false-discovery rates of Benjamini, Hochberg and Yekutieli.
     """
     if any(not 0 <= value <= 1 for value in p):
         raise ValueError(f"p must lie in [0, 1], not {list(p)}")
@@ -144,7 +144,7 @@ def holm(p: Sequence[float]) -> tuple[float, ...]:
 
 
 def _differences(x: Sequence[float], y: Sequence[float]) -> FloatArray:
-    """(n,) seed by seed."""
+    """(n,) the differences x − y, seed by seed."""
     if len(x) != len(y):
         raise ValueError(
             f"x and y must have values of the same seeds, not {len(x)} and {len(y)} values"

@@ -37,22 +37,22 @@ class Trace:
     matrix: FloatArray  # (T + 1, T) a[r, j]
     zero_shot: FloatArray  # (T,) b_j
     more: Mapping[str, float]
-    """What else the family is measured by, after the last task."""
+    """Further measures of the task family, after the last task."""
     diagnosis: Mapping[str, float]
-    """What the method measured about itself, as it said it."""
+    """What the method measured about itself, as it is in the trace."""
     epsilon: Mapping[str, Mapping[str, float]]
-    """By scope and adversary."""
+    """ε by scope and adversary."""
     sigma: float
     seconds: float
     alpha: float = math.nan
-    """Of the Dirichlet partition, where the trace names it."""
+    """Concentration of the Dirichlet partition; NaN: not recorded or another partition."""
     code: str | None = None
-    """A hash of the source it was made by; None: from before traces recorded it."""
+    """A hash of the source it was made with; None: not recorded."""
     cpu: float = math.nan
-    """Seconds of one core it took, without loading its stream; NaN: not recorded."""
+    """CPU seconds, without loading the stream; NaN: not recorded."""
 
     def value(self, measure: str) -> float:
-        """The number a table calls ``measure``; NaN where this cell has none."""
+        """The value of a measure; NaN if this cell has none."""
         if measure in _READ:
             return _READ[measure](self)
         return {**self.more, **self.diagnosis}.get(measure, math.nan)
@@ -107,14 +107,14 @@ class _Finished(BaseModel):
 
 
 def read_traces(cells: Sequence[Cell], traces: Path) -> dict[str, Trace]:
-    """The finished ones of these cells, by name."""
+    """The traces of those of these cells that are finished, by name."""
     places = Places(traces=traces)
     names = dict.fromkeys(cell.name for cell in cells)
     return {name: read_trace(places.trace(name)) for name in names if places.trace(name).exists()}
 
 
 def read_trace(path: Path) -> Trace:
-    """One trace; a damaged one is an error, never a missing cell."""
+    """One trace; an error if it is damaged."""
     lines = [_parsed(path, number, line) for number, line in _numbered(path)]
     try:
         return _trace(path, lines)
@@ -173,7 +173,7 @@ def _matrix(path: Path, rows: list[_Row], tasks: int) -> FloatArray:
 
 
 def _diagnosis(lines: list[dict[str, Any]], method: str) -> dict[str, float]:
-    """What was said last: each stage speaks of all tasks so far."""
+    """The last diagnosis, which is about all tasks so far."""
     own = [line for line in lines if line.get("method", method) == method]
     last = max(own, key=lambda line: line.get("after", 0), default={})
     return {
@@ -184,7 +184,7 @@ def _diagnosis(lines: list[dict[str, Any]], method: str) -> dict[str, float]:
 
 
 _PLACE: Final = {"kind", "seed", "method", "after"}
-"""What says where a line belongs, and measures nothing."""
+"""Keys of a line that are not measurements."""
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:

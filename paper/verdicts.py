@@ -1,4 +1,4 @@
-"""The paper's number, ours, and what may be said about the two."""
+"""The paper's number, ours, and the verdict on the two."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ROUNDING: Final = 0.05
 
 @dataclass(frozen=True)
 class Line:
-    """One number of the paper beside one of ours."""
+    """One number of the paper and one of ours."""
 
     printed: Number
     row: str
@@ -49,14 +49,14 @@ class Line:
 
     @property
     def said(self) -> str:
-        """The verdict with what goes with it."""
+        """The verdict and its detail."""
         return f"{self.verdict}; {self.detail}" if self.detail else self.verdict
 
 
 def lines(table: PaperTable, built: Built | None, others: Tables | None = None) -> tuple[Line, ...]:
-    """Every number of a table of the paper, once for each row of ours it stands beside.
+    """Every number of a table of the paper, once for each row of ours it is compared with.
 
-    others: all tables of ours, for rows that stand beside another one.
+    others: all our tables, for rows that are compared with another one than ``built``.
     """
     if table.kind == "quantile":
         return tuple(map(_quantile, table.numbers))
@@ -67,7 +67,7 @@ def lines(table: PaperTable, built: Built | None, others: Tables | None = None) 
 
 
 def counted(found: Iterable[Line]) -> dict[str, int]:
-    """How many lines have which verdict, the most first."""
+    """The number of lines by verdict, the most frequent first."""
     return dict(Counter(line.verdict for line in found).most_common())
 
 
@@ -100,7 +100,7 @@ def _place(built: Built | None, row: str, column: str) -> tuple[str, str, str, s
 
 
 def _beside(printed: float, figure: Figure | None, count: bool) -> tuple[str, str]:
-    """Counts are the same or not; scores of other label spaces are not comparable."""
+    """Verdict and detail: counts are equal or not; scores of other label spaces not comparable."""
     if figure is None or not figure.by_seed:
         return NOT_RUN, ""
     if not figure.known:
@@ -143,7 +143,7 @@ def _effects(table: PaperTable, built: Built | None, others: Tables) -> Iterator
 
 
 def _effect_text(effect: Effect | None) -> str:
-    """The margin with its paired interval: seeds are shared."""
+    """The margin with its paired interval, or why there is none."""
     if effect is None:
         return NOT_RUN
     if effect.t is None:
@@ -152,7 +152,7 @@ def _effect_text(effect: Effect | None) -> str:
 
 
 def _gain(printed: Number, effect: Effect | None) -> tuple[str, str]:
-    """What our paired interval says about the printed margin."""
+    """Verdict and detail on a printed margin, by our paired interval."""
     if effect is None or effect.t is None:
         return (effect.why_not if effect else NOT_RUN), ""
     if effect.void:
@@ -161,7 +161,7 @@ def _gain(printed: Number, effect: Effect | None) -> tuple[str, str]:
 
 
 def judged(printed: Number, ours: Comparison) -> str:
-    """A printed gain beside our paired interval; a printed interval counts where there is one."""
+    """The verdict on a printed gain by our paired interval; its printed interval counts, if any."""
     low = printed.value - _ROUNDING if printed.low is None else printed.low
     high = printed.value + _ROUNDING if printed.high is None else printed.high
     if ours.interval == Interval(0.0, 0.0):
@@ -206,7 +206,7 @@ def _margins(table: PaperTable, built: Built | None, others: Tables) -> Iterator
 
 
 def _by_stream(layout: Layout, method: str, against: tuple[str, ...]) -> list[Comparison | None]:
-    """The paired margin over the best of ``against``, stream by stream; None: one did not run."""
+    """The paired margin over the best of ``against`` by stream; None if one did not run."""
     margins: list[Comparison | None] = []
     for column in layout.columns:
         figures = [layout.entries.get(((row,), column)) for row in (method, *against)]
@@ -226,7 +226,7 @@ def _by_stream(layout: Layout, method: str, against: tuple[str, ...]) -> list[Co
 
 
 def _priced(cost: Cost) -> Line:
-    """What a promise costs under a reading; a hundredth is rounding."""
+    """The line of a printed ε under a reading; 1 % more counts as rounding."""
     promised = cost.promise.epsilon
     public, roster = cost.public <= 1.01 * promised, cost.roster <= 1.01 * promised
     verdict = (KEPT if roster else WHERE_ROSTER) if public else NOT_KEPT
@@ -257,7 +257,7 @@ def _quantile(printed: Number) -> Line:
 
 
 def _row_name(axis: str, row: str, printed: str) -> str:
-    """Ours; where the paper's is another, whose number it stands beside."""
+    """The name of our row, and of the paper's row if that is another one."""
     name = called(axis, row)
     return name if row == printed else f"{name} (for {called(axis, printed)})"
 

@@ -2,8 +2,8 @@
 
     python make.py
 
-Sentences are filled-in templates beside phrases that stand as they are; patients, sentences and
-what is train or test follow from one seeded generator.
+Some sentences are templates with slots, others are fixed. One seeded generator determines patients,
+sentences and the split into train and test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from pathlib import Path
 
 CLINICS = {"Harbour": 150, "Hillside": 120, "Mill Lane": 90, "Station": 60}
-"""Patients of each clinic."""
+"""Number of patients of each clinic."""
 TASKS = {"spring": ("reception", "nurses"), "autumn": ("doctors", "accounts")}
 TESTED = 0.25
 
@@ -116,7 +116,7 @@ ENDINGS = ["", "", "", " Thank you.", " Please ring me.", " Kind regards.", " It
 
 
 def message(label: str, rng: random.Random) -> str:
-    """One sentence about a label's matter, as somebody may write it."""
+    """One message with this label."""
     chosen = {name: rng.choice(words) for name, words in SLOTS.items()}
     text = rng.choice(MESSAGES[label]).format(**chosen)
     return rng.choice(OPENINGS) + text[0].upper() + text[1:] + rng.choice(ENDINGS)

@@ -2,8 +2,8 @@
 
     python make.py
 
-Sentences are filled-in templates beside phrases that stand as they are; branches, sentences and
-what is train or test follow from one seeded generator.
+Sentences are templates with slots. One seeded generator determines branches, sentences and the
+split into train and test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TASKS = {
     "autumn": ("signup", "suggestion"),
 }
 TRAIN, TEST = 1, 60
-"""Messages of a branch to learn from and of all branches to test with, in each period."""
+"""Train messages of each branch, and test messages of all branches together, per period."""
 
 SLOTS = {
     "book": [
@@ -158,7 +158,7 @@ ENDINGS = ["", "", "", " Thank you.", " Kind regards.", " Please answer by mail.
 
 
 def message(label: str, rng: random.Random) -> str:
-    """One sentence about a label's matter, as somebody may write it."""
+    """One message with this label."""
     chosen = {name: rng.choice(words) for name, words in SLOTS.items()}
     text = rng.choice(MESSAGES[label]).format(**chosen)
     opening = rng.choice(OPENINGS)

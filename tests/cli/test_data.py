@@ -67,7 +67,7 @@ def public_lines() -> list[str]:
 
 
 def rows() -> list[str]:
-    """Every client says everything once about its own two things, then some test rows."""
+    """Every client has each message once about its own two labels; then some test rows."""
     lines = ["text,label,client,period,split"]
     for (period, label), saying in SAYINGS.items():
         for place, thing in enumerate(THINGS):
@@ -143,7 +143,7 @@ def test_rows_have_one_ledger_by_whatever_name_they_are_called(cslr, shops):
 
 
 def test_three_runs_by_three_names_of_a_ledger_stay_within_one_budget(cslr, shops):
-    """Each by itself would be ε = 8; together they were 15.9."""
+    """Each run alone would cost ε = 8; together they cost 15.9."""
     run_of(cslr, "--federation", "f1", "--run-dir", "first")
     arguments = ["run", "small.toml", "--data", "shops.csv"]
     code, _, err = cslr(*arguments, "--federation", "f2")
@@ -206,7 +206,7 @@ def test_a_ledger_that_was_moved_is_used_after_that_was_said(cslr, shops, monkey
 
 
 def test_a_cap_is_kept_where_rows_arrive_from_one_day_to_the_next(cslr, shops):
-    """All three clients speak about spring; under a cap of one autumn hears nobody."""
+    """All three clients contribute to spring, so with a cap of one none contributes to autumn."""
     every = (shops / "shops.csv").read_text()
     spring = [line for line in every.splitlines() if ",autumn," not in line]
     (shops / "shops.csv").write_text("\n".join(spring) + "\n")

@@ -151,6 +151,9 @@ def test_cells_are_run_and_skipped_failures_are_told_and_tables_made_of_traces_a
     assert code == 0, err
     assert "2 cells: 0 already finished, 2 finished now, 0 failed" in out
     assert sorted(err.splitlines())[0].startswith("1/2 clinic · ")
+    reading = "reading {} and encoding texts not yet in the cache (minilm)"
+    assert err.splitlines()[0] == reading.format("clinic")
+    assert err.count("reading ") == 1  # also when two workers load the stream
     assert len(traces()) == 2
     heading = json.loads(Path(f"experiments/traces/{traces()[0]}.jsonl").read_text().split("\n")[0])
     assert heading["kind"] == "cell"
@@ -159,6 +162,10 @@ def test_cells_are_run_and_skipped_failures_are_told_and_tables_made_of_traces_a
     code, out, err = cslr("reproduce", "experiments/main.toml", "experiments/bad.toml")
     assert code == 1
     assert "5 cells: 2 already finished, 2 finished now, 1 failed" in out
+    assert sorted(line for line in err.splitlines() if line.startswith("reading ")) == [
+        reading.format("clinic"),
+        reading.format("ward"),
+    ]
     told = [line for line in err.splitlines() if line.startswith("failed: ")]
     assert len(told) == 1
     assert "--clients must be at least 3, not 2" in told[0]

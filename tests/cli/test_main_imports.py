@@ -1,4 +1,4 @@
-"""What a command loads before it works: help and plans are looked at often, and must be quick."""
+"""Which modules a command imports: help and plan must start quickly."""
 
 from __future__ import annotations
 

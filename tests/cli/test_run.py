@@ -1,4 +1,4 @@
-"""The help of `cslr run`: what a user needs first, and all else below."""
+"""The help of `cslr run`: the most important flags come first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that a command keeps, where the C library lets it."""
+"""Freed memory that the C library keeps, if it supports that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dirichlet partitions: complete, deterministic, skewed as asked, refused with a remedy."""
+"""Dirichlet partitions: complete, deterministic, skewed by alpha, and errors with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds what: people are never parted, tasks sometimes, and the same seed says the same."""
+"""Which client holds which rows: a person's rows stay together, and seeds are reproducible."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_who_holds_a_sentence_holds_its_words(count):
 
 
 def test_a_population_has_targets_also_where_a_label_settles_them():
-    """Where a mode is about several labels, only a target tells which."""
+    """If a mode is about several labels, only its target says about which."""
     stream = PARTITIONS["dirichlet"]
     embedded = words_of(stream, np.ones(len(stream.train), dtype=np.int64))
     plain = replace(embedded, family=Family("classification", LABELS))

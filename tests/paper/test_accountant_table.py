@@ -1,4 +1,4 @@
-"""The paper's noise table as it is written, and what it really costs.
+"""The paper's noise table as printed, and the ε that it really costs.
 
 Table "accountant": q = 0.30, δ = 1e-5, σ = 3.20 / 1.45 / 0.95 for ε = 1 / 4 / 8, RDP orders 2..64.
 The paper does not say how many releases are meant, nor whether the four clipped statistics (means,

@@ -64,7 +64,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
 
 
 def opened(browser: Any, path: Path, **options: Any) -> tuple[Any, list[str]]:
-    """The page, and everything it complained about or asked the network for."""
+    """The page, its console errors, and its network requests."""
     page = browser.new_page(**options)
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(f"console: {said.text}"))
@@ -189,7 +189,7 @@ def test_an_arrow_key_moves_a_slider_and_its_number(browser, pages):
 
 
 def test_twenty_runs_open_within_two_seconds(browser, make_run, tmp_path):
-    """Of the page's own processor time, so that a busy machine does not count."""
+    """CPU time of the page, which does not depend on the machine's load."""
     path = tmp_path / "twenty.html"
     write_report([make_run(f"run{n}") for n in range(20)], path)
     assert path.stat().st_size < 5_000_000

@@ -1,4 +1,4 @@
-"""Charts that are laid out once, beside matplotlib's own way."""
+"""Charts that are laid out once equal those that matplotlib lays out itself."""
 
 from __future__ import annotations
 

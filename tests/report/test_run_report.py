@@ -1,4 +1,4 @@
-"""The HTML report: what it says, and that it needs nothing but itself."""
+"""The HTML report: its content, and that it is self-contained."""
 
 from __future__ import annotations
 

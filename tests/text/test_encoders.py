@@ -321,7 +321,7 @@ def texts_of_many_lengths() -> list[str]:
 
 @pytest.fixture(scope="module")
 def unpacked(minilm: Encoder) -> SentenceEncoder:
-    """The same model in batches of fixed shapes, as models are encoded that are no BERT."""
+    """The same model in batches of fixed shapes, as models other than BERT are encoded."""
     assert isinstance(minilm, SentenceEncoder)
     other = SentenceEncoder(minilm.source, minilm.id)
     vars(other).update(_packed=None, _model=minilm._model)

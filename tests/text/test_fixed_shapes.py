@@ -1,4 +1,4 @@
-"""Batches of one shape: who stands where, and the trial that a model has to pass."""
+"""Batches of fixed shapes: which rows they have, and the test that a model has to pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that is installed in parts: joined once, whole or not at all."""
+"""A model that is installed in parts: joined once, and never left incomplete."""
 
 from __future__ import annotations
 

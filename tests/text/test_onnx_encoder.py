@@ -1,4 +1,4 @@
-"""MiniLM in ONNX Runtime: the same vectors up to rounding, each of its text alone."""
+"""MiniLM in ONNX Runtime: the same vectors up to rounding, independent of the other texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts packed one behind the other: every text once, in matrices of few sizes, and by itself."""
+"""Packed texts: every text once, in matrices of few sizes, independent of the other texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins for other encoders: what they do to vectors, and what they are called."""
+"""Stand-ins for other encoders: their effect on vectors, and their names."""
 
 from __future__ import annotations
 

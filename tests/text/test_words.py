@@ -1,4 +1,4 @@
-"""Word vectors: one a word whatever the sentence, from the layer asked for, the same from cache."""
+"""Word vectors: one per word of any sentence, from the chosen layer, the same from the cache."""
 
 from __future__ import annotations
 

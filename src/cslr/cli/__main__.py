@@ -1,4 +1,4 @@
-"""``python -m cslr.cli`` is the program."""
+"""``python -m cslr.cli`` runs the program."""
 
 from cslr.cli.main import main
 

@@ -22,13 +22,14 @@ __all__ = ["REFUTED", "audit_command"]
 REFUTED: Final = 3
 """Exit code if a lower bound exceeds the claimed ε."""
 _WHAT: Final = ("both", "mechanism", "pipeline")
-_BY_HAND: Final = {"tasks": 4, "labels": 4, "clients": 20, "epsilon": 4.0}
+_TASKS, _LABELS, _CLIENTS, _EPSILON = 4, 4, 20, 4.0
+"""Defaults of a plan that is given by flags alone."""
 
 _Number: TypeAlias = int | None
 _Share: TypeAlias = float | None
 _Text: TypeAlias = str | None
 _File: TypeAlias = Path | None
-_Told: TypeAlias = Callable[[str, int, int], None]
+_OnStep: TypeAlias = Callable[[str, int, int], None]
 
 
 def _plan(help: str, *flags: str) -> Any:
@@ -46,7 +47,7 @@ def audit_command(
         _plan("Audit the plan fixed in a ledger: a ledger file, run or federation directory."),
     ] = None,
     epsilon: Annotated[_Share, _plan(r"ε of the plan. \[4]")] = None,
-    delta: Annotated[_Share, _plan(r"δ. \[1e-5]")] = None,
+    delta: Annotated[_Share, _plan(r"δ of the plan. \[1e-5]")] = None,
     adversary: Annotated[_Text, _plan("Adversary that ε holds against: roster or public.")] = None,
     unit: Annotated[_Text, _plan(r"Unit of privacy: client or person. \[client]")] = None,
     clients: Annotated[_Number, _plan(r"Honest clients besides the canaries. \[20]")] = None,
@@ -58,13 +59,17 @@ def audit_command(
     cap: Annotated[
         _Number, _plan(r"Maximum number of tasks a client contributes to. \[all]")
     ] = None,
-    participation: Annotated[_Share, _plan("q in (0, 1].", "--participation", "--q")] = None,
+    participation: Annotated[
+        _Share, _plan(r"Participation rate q in (0, 1]. \[1]", "--participation", "--q")
+    ] = None,
     dimension: Annotated[_Number, _plan(r"r: number of released directions. \[384]")] = None,
     what: Annotated[_Text, _attack(r"mechanism, pipeline or both. \[both]")] = None,
-    runs: Annotated[int, _attack("Runs with the client, and as many without.")] = 10_000,
+    runs: Annotated[
+        int, _attack("Mechanism: number of runs with the attacked client, and as many without.")
+    ] = 10_000,
     canaries: Annotated[
         _Number,
-        _attack(r"Canaries in the pipeline. \[1000, or fewer if there are fewer coordinates]"),
+        _attack(r"Pipeline: number of canaries. \[1000, or fewer if there are fewer coordinates]"),
     ] = None,
     confidence: Annotated[
         _Share, _attack(r"Confidence of each lower bound. \[0.999 mechanism, 0.95 pipeline]")
@@ -77,8 +82,8 @@ def audit_command(
 
     Mechanism: thousands of runs with and without one client whose vector is at the clip; the lower
     bound should come close to the claimed ε. Pipeline: one run of the whole protocol with canaries
-    (artificial clients, or people where the plan hides a person, each included or not by a coin);
-    the lower bound is smaller.
+    (artificial clients, or people if a person is the unit of privacy; a coin decides whether each
+    is included); this lower bound is looser.
 
     A lower bound above the claimed ε means that the guarantee is violated: exit code 3.
 
@@ -150,13 +155,8 @@ def _audited(
             )
         return plan_of_ledger(ledgers_of(ledger)[0])
     if path is None:
-        given = {"privacy.epsilon": _BY_HAND["epsilon"], **given}
-        config = load_config(None, given)
-        shape = Shape(
-            int(tasks or _BY_HAND["tasks"]),
-            int(labels or _BY_HAND["labels"]),
-            int(_BY_HAND["clients"]),
-        )
+        config = load_config(None, {"privacy.epsilon": _EPSILON, **given})
+        shape = Shape(tasks or _TASKS, labels or _LABELS, _CLIENTS)
         return replace(plan_of_config(SettledConfig.of(config), shape), name="this plan")
     settled, shape = shape_of_stream(load_config(path, given))
     shape = replace(shape, tasks=tasks or shape.tasks, labels=labels or shape.labels)
@@ -170,7 +170,7 @@ def _attacked(
     canaries: int | None,
     confidence: float | None,
     seed: int,
-    on_step: _Told,
+    on_step: _OnStep,
 ) -> list[Bound]:
     from cslr.audit import one_run, synthetic_context, two_worlds
     from cslr.seeding import Seeds

@@ -20,20 +20,20 @@ __all__ = ["Drafted", "check_report", "init_file"]
 
 @dataclass(frozen=True)
 class Drafted:
-    """A draft that was written, and what was seen on the way."""
+    """A draft that was written, and what was seen in the file."""
 
     path: Path
     seen: Seen
     before: Path | None
-    """Where the draft that it replaces was kept."""
+    """Where the earlier draft was moved to, if there was one."""
 
     def lines(self, data: Path) -> list[str]:
-        """What was guessed and why, what could not be read, and what is left to do."""
+        """What was guessed and why, what was not found, and what could not be read."""
         seen = self.seen
         findings = [
             f"  {role:7} {guess.column!r}: {guess.in_full}" for role, guess in seen.guesses.items()
         ]
-        missing = [f"  {role:7} not found" for role in _open(seen)]
+        missing = [f"  {role:7} not found" for role in _missing(seen)]
         counted = f"{len(seen.clients)} clients, {len(seen.labels)} labels"
         lines = ["Columns:", *findings, *missing, f"Found: {counted}, {_tasks(seen)}."]
         if seen.bad:
@@ -46,12 +46,12 @@ class Drafted:
         return lines
 
     def next_step(self, data: Path, declaration: Path | None) -> str:
-        """What to do, and a command that runs once that is done."""
+        """What the user has to do next, with the command to run."""
         flags = f" --declaration {shlex.quote(str(self.path))}" if declaration else ""
         file = shlex.quote(str(data))
-        if _open(self.seen):
+        if missing := _missing(self.seen):
             columns = ", ".join(map(repr, self.seen.columns))
-            named = "".join(f" --{role} COLUMN" for role in _open(self.seen))
+            named = "".join(f" --{role} COLUMN" for role in missing)
             return (
                 f"Columns of the file: {columns}. Say which are meant:\n"
                 f"  cslr data init {file}{flags}{named}"
@@ -63,7 +63,8 @@ class Drafted:
         )
 
 
-def _open(seen: Seen) -> list[str]:
+def _missing(seen: Seen) -> list[str]:
+    """Required roles for which no column was found."""
     return [role for role in ("text", "label", "client") if role not in seen.roles]
 
 
@@ -76,8 +77,8 @@ def init_file(
 ) -> Drafted:
     """Write the draft beside the data, or to ``declaration``.
 
-    A draft that is not confirmed yet is written again, and the earlier one is kept beside it; a
-    confirmed declaration is not replaced. given: columns by what they say.
+    An unconfirmed draft is replaced, and the earlier one is kept beside it; a confirmed declaration
+    is not replaced. given: the columns that the user named, by role.
     """
     path = declaration_path(data, declaration)
     before = None

@@ -21,9 +21,9 @@ from cslr.errors import CslrError
 __all__ = ["Finding", "doctor_command", "findings"]
 
 _LEAST_BYTES: Final = 2 * 1024**3
-"""Free space that an installation with its caches wants."""
+"""Free disk space that an installation with its caches needs."""
 _PARTS: Final = (
-    ("numpy", "the base install"),
+    ("numpy", "pip install cslr"),
     ("torch", "pip install 'cslr[text]'; encoders run on it"),
     ("sentence-transformers", "pip install 'cslr[text]'; texts are encoded with it"),
     ("onnxruntime", "pip install 'cslr[onnx]'; only for encoders named +onnx"),
@@ -41,12 +41,12 @@ class Finding:
     found: str
     fix: str = ""
     needed: bool = True
-    """Whether the program is of no use without it."""
+    """Whether the program cannot work without it."""
 
 
 def doctor_command(
     self_test: Annotated[
-        bool, typer.Option(help="Also learn a small private stream, in about ten seconds.")
+        bool, typer.Option(help="Also train on a small synthetic stream, in about ten seconds.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -79,8 +79,8 @@ def doctor_command(
 
 def findings(self_test: bool) -> list[Finding]:
     """All checks, in order."""
-    results = [_versions(), *[_part(*part) for part in _PARTS], _encoder(), _cache(), _cores()]
-    results.append(_network())
+    parts = [_part(*part) for part in _PARTS]
+    results = [_versions(), *parts, _encoder(), _cache(), _cores(), _network()]
     return [*results, _tried("self-test", _self_test)] if self_test else results
 
 
@@ -134,12 +134,12 @@ def _network() -> Finding:
 def _tried(name: str, test: Callable[[], str]) -> Finding:
     try:
         return Finding(name, True, test())
-    except Exception as error:  # whatever is wrong is what is to be told
+    except Exception as error:  # any failure is the finding
         return Finding(name, False, f"{type(error).__name__}: {error}")
 
 
 def _self_test() -> str:
-    """A whole private stream of two labels on made-up vectors, through the Python entry."""
+    """Train on synthetic vectors with two labels through ``cslr.learn``, and predict."""
     import numpy as np
 
     import cslr
@@ -159,6 +159,6 @@ def _self_test() -> str:
     )
     answers = list(model.predict(axes[:2]))
     if answers != ["left", "right"]:
-        raise ValueError(f"learnt two plain labels and answers {answers}")
+        raise ValueError(f"trained on left and right, but predicted {', '.join(answers)}")
     epsilon, seconds = model.epsilon("roster"), time.perf_counter() - started
-    return f"learnt two labels with ε = {epsilon:.3g} and answered, in {seconds:.1f} s"
+    return f"trained on two labels with ε = {epsilon:.3g} and predicted both, in {seconds:.1f} s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from cslr.errors import ConfigError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from cslr.config import Config
     from cslr.research.experiments.grid import Cell, Experiment
     from cslr.research.experiments.places import Places
     from cslr.research.experiments.pool import Done
@@ -55,7 +56,9 @@ def reproduce_command(
         int | None,
         typer.Option(min=1, help="Run this many finished cells again and compare; change nothing."),
     ] = None,
-    check_seed: Annotated[int, typer.Option(help="Which cells --check draws.")] = 1,
+    check_seed: Annotated[
+        int, typer.Option(help="Seed that determines which cells --check draws.")
+    ] = 1,
 ) -> None:
     """Run the cells of experiments: each is one method on one stream with one seed.
 
@@ -66,10 +69,10 @@ def reproduce_command(
 
     Example: `cslr reproduce --data DIR --streams ag-news --seeds 13,17`
 
-    What would be done: `cslr reproduce experiments/main.toml --dry-run`
+    List what would be run: `cslr reproduce experiments/main.toml --dry-run`
 
-    Do the committed traces come out here? `cslr reproduce --data DIR --check 20`: scores may differ
-    by 3 points, their average by 0.5; the exit code is 1 if a cell differs more.
+    Check whether this machine reproduces the committed traces: `cslr reproduce --data DIR --check
+    20`. Scores may differ by 3 points, their average by 0.5; exit code 1 if a cell differs more.
     """
     from cslr.research.experiments.grid import all_cells, chosen
     from cslr.research.experiments.places import Places
@@ -174,6 +177,7 @@ def _warn(cells: Sequence[Cell], places: Places) -> None:
 
 
 def _list(cells: Sequence[Cell], places: Places) -> None:
+    """Print every cell with its state."""
     states = [places.state(cell.name) for cell in cells]
     for cell, state in zip(cells, states, strict=True):
         typer.echo(f"{cell.name}  {state:8}  {cell.title}")
@@ -183,7 +187,10 @@ def _list(cells: Sequence[Cell], places: Places) -> None:
 def _check_again(
     cells: Sequence[Cell], places: Places, draw: tuple[int, int], data: Path | None, workers: int
 ) -> bool:
-    """Run finished cells again, elsewhere, and print how they compare; whether all agree."""
+    """Run finished cells again in a temporary directory and print the comparison.
+
+    Returns whether all agree with their committed traces.
+    """
     from cslr.research.experiments.places import Places
     from cslr.research.experiments.recheck import compared, drawn_cells
 
@@ -211,7 +218,7 @@ def _check_again(
 
 
 def _check_data(cells: Sequence[Cell], data: Path | None) -> None:
-    """Report missing data once, before any cell runs."""
+    """Raise an error for missing data before any cell runs."""
     from cslr.data.streams import load_stream
 
     if data is None:
@@ -220,13 +227,19 @@ def _check_data(cells: Sequence[Cell], data: Path | None) -> None:
 
 
 def _run(cells: Sequence[Cell], places: Places, workers: int, before: int) -> bool:
-    """Run cells under a progress bar; whether all succeeded. Failures are listed at the end."""
+    """Run cells under a progress bar; whether all succeeded. Failures are listed at the end.
+
+    before: how many cells were finished already.
+    """
     from cslr.research.experiments.pool import run_cells
 
     console = Console(stderr=True)
     finished, failed = 0, []
     try:
-        with _bar(console, len(cells)) as bar, closing(run_cells(cells, places, workers)) as ended:
+        with (
+            _bar(console, len(cells)) as bar,
+            closing(run_cells(cells, places, workers, _reading(bar))) as ended,
+        ):
             for done in ended:
                 if done.trouble is None:
                     finished += 1
@@ -274,6 +287,25 @@ def _bar(console: Console, total: int) -> Iterator[Progress]:
     ) as bar:
         bar.add_task("starting", total=total, failed=0)
         yield bar
+
+
+def _reading(bar: Progress) -> Callable[[Config], None]:
+    """Say what a worker does before its first cell of a stream; once for each stream and encoder.
+
+    Texts that are not in the cache are encoded then, which takes minutes for a large stream.
+    """
+    said: set[str] = set()
+
+    def say(study: Config) -> None:
+        encoders = ", ".join(dict.fromkeys([study.encoder, *study.encoders]))
+        text = f"reading {study.stream.name} and encoding texts not yet in the cache ({encoders})"
+        if text not in said:
+            said.add(text)
+            bar.update(bar.tasks[0].id, description=text)
+            if not bar.console.is_terminal:
+                _say(bar.console, text)
+
+    return say
 
 
 def _show(bar: Progress, done: Done, finished: int, failed: int) -> None:

@@ -1,4 +1,4 @@
-"""`cslr federation`: found a federation across machines, join it, run it."""
+"""``cslr federation``: create a federation across machines, join it, run it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["federation_app"]
 
 federation_app = typer.Typer(
-    help="Learn across machines, over Flower, with a secure sum and noise from the nodes.",
+    help="Train across machines, over Flower, with a secure sum and noise from the nodes.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 _Folder = Annotated[Path, typer.Argument(help="The federation's folder on its server.")]
-_Members = Annotated[int, typer.Option("--nodes", help="How many nodes take part, at least 3.")]
+_Members = Annotated[int, typer.Option("--nodes", help="Number of nodes, at least 3.")]
 _Seconds = Annotated[float, typer.Option(help="Deadline of one exchange, in seconds.")]
 _Head = Annotated[
     Literal["released", "rounds"],
-    typer.Option(help="From released statistics, or by noised gradient rounds."),
+    typer.Option(help="Train the head on released statistics, or by noised gradient rounds."),
 ]
 _Evaluate = Annotated[
     Literal["shown", "private"],
-    typer.Option(help="Test rows: each node's own screen, or a noised count within ε."),
+    typer.Option(help="Scores: shown on each node's own screen, or a noised count within ε."),
 ]
 
 
@@ -45,8 +45,8 @@ def _needs_flower() -> None:
     os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 
 
-def _until_ended() -> None:
-    """A polite end is an end like Ctrl-C: everything that was started ends, too."""
+def _stop_on_sigterm() -> None:
+    """Treat SIGTERM like Ctrl-C, so that every process that was started is stopped, too."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -58,27 +58,39 @@ def _until_ended() -> None:
 def init_command(
     folder: _Folder,
     nodes: _Members = 5,
-    stream: Annotated[str | None, typer.Option(help="An embedded stream to share out.")] = None,
-    declaration: Annotated[
-        Path | None, typer.Option(help="What is declared about the rows that nodes hold.")
+    stream: Annotated[
+        str | None, typer.Option(help="Embedded stream whose rows are shared out to the nodes.")
     ] = None,
-    tasks: Annotated[int | None, typer.Option(help="Only the first tasks of a stream.")] = None,
-    host: Annotated[str, typer.Option(help="Where nodes reach this machine.")] = "127.0.0.1",
+    declaration: Annotated[
+        Path | None, typer.Option(help="Public declaration of the rows that nodes hold.")
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(help="Use only the first N tasks.")] = None,
+    host: Annotated[
+        str, typer.Option(help="Host name or address at which nodes reach this machine.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the SuperLink.")] = 9092,
-    epsilon: Annotated[float, typer.Option(help="ε that every unit is promised.")] = 8.0,
-    delta: Annotated[float, typer.Option(help="δ of the promise.")] = 1e-5,
+    epsilon: Annotated[float, typer.Option(help="ε guaranteed to every unit of privacy.")] = 8.0,
+    delta: Annotated[float, typer.Option(help="δ of the guarantee.")] = 1e-5,
     unit: Annotated[
-        Literal["client", "person"], typer.Option(help="Whom ε hides: a node, or a person in it.")
+        Literal["client", "person"],
+        typer.Option(help="Unit of privacy: client (a node) or person (one inside a node)."),
     ] = "person",
-    threshold: Annotated[int | None, typer.Option(help="t: fewest survivors.")] = None,
-    colluders: Annotated[int | None, typer.Option(help="c: nodes that may collude.")] = None,
-    spare: Annotated[int, typer.Option(help="Sums that may be repeated after a failure.")] = 1,
+    threshold: Annotated[
+        int | None,
+        typer.Option(help=r"t: fewest nodes that can complete a sum. \[at least two thirds]"),
+    ] = None,
+    colluders: Annotated[
+        int | None, typer.Option(help=r"c: number of nodes that may collude. \[a tenth]")
+    ] = None,
+    spare: Annotated[
+        int, typer.Option(help="Number of sums that may be repeated after a failure.")
+    ] = 1,
     head: _Head = "released",
     evaluate: _Evaluate = "shown",
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
-    seed: Annotated[int, typer.Option(help="Seed of anchors and heads; it protects nothing.")] = 13,
+    seed: Annotated[int, typer.Option(help="Seed of anchors and heads; not of the noise.")] = 13,
 ) -> None:
-    """Found a federation: certificates, plan, agreement, and the offer that nodes are given.
+    """Create a federation: certificates, plan, agreement, and the offer for the nodes.
 
     Example: `cslr federation init hospitals --declaration letters.cslr.toml --host fed.org`
     """
@@ -121,10 +133,10 @@ def init_command(
     make_server_keys(Served(folder), host, port)
     charter = founded.charter
     typer.echo(
-        f"{charter.name}: n = {nodes}, t = {t}, c = {c}, one {unit} hidden with ε = {epsilon:g}, "
+        f"{charter.name}: n = {nodes}, t = {t}, c = {c}, ε = {epsilon:g} for one {unit}, "
         f"σ = {charter.noise:.3f}\n"
         f"charter      {fingerprint(charter.canonical())}\n"
-        f"Give {folder / 'offer'} to every node. Put the files that come back into "
+        f"Give {folder / 'offer'} to every node. Put the member files that they send back into "
         f"{folder / 'members'}, then: cslr federation serve {folder}"
     )
 
@@ -132,22 +144,27 @@ def init_command(
 @federation_app.command("join")
 def join_command(
     folder: Annotated[Path, typer.Argument(help="The node's own folder.")],
-    offer: Annotated[Path | None, typer.Option(help="The offer that the server gave.")] = None,
+    offer: Annotated[Path | None, typer.Option(help="Folder of the server's offer.")] = None,
     name: Annotated[str | None, typer.Option(help="The node's name.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The node's own rows.")] = None,
-    part: Annotated[int | None, typer.Option(help="Part of an embedded stream, from 0.")] = None,
+    data: Annotated[Path | None, typer.Option(help="File of the node's own rows.")] = None,
+    part: Annotated[
+        int | None, typer.Option(help="Instead of --data: a part of the embedded stream, from 0.")
+    ] = None,
     sessions: Annotated[
-        int | None, typer.Option(help="Most masked vectors that may ever leave this node.")
+        int | None,
+        typer.Option(help=r"Most masked vectors this node will ever send. \[planned and spare]"),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Build the agreement anew, and compare.")
+        bool, typer.Option("--verify", help="Compute the agreement again and compare it.")
     ] = False,
-    roster: Annotated[Path | None, typer.Option(help="Pin the members of this file.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="Pin the members that this roster file lists.")
+    ] = None,
     change: Annotated[
-        bool, typer.Option("--change", help="With --roster: other members than before.")
+        bool, typer.Option("--change", help="With --roster: accept a change of members.")
     ] = False,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="Make new keys for a node that has joined.")
+        bool, typer.Option("--new-key", help="Make new keys for a node that has already joined.")
     ] = False,
 ) -> None:
     """Join: make keys on this machine and pin the offer; later, pin the roster.
@@ -196,7 +213,7 @@ def serve_command(
     folder: _Folder,
     members: Annotated[
         int | None,
-        typer.Option(help="How many members there are, if fewer than planned or others."),
+        typer.Option(help="Confirm the number of members if it is not as planned or changed."),
     ] = None,
     new_certificate: Annotated[
         bool, typer.Option("--new-certificate", help="Renew the server's TLS key first.")
@@ -215,7 +232,7 @@ def serve_command(
     )
     from cslr.runs.deployment.serving import Served
 
-    _until_ended()
+    _stop_on_sigterm()
     served = Served(folder)
     roster = admit(served, members)
     if new_certificate:
@@ -228,13 +245,13 @@ def serve_command(
 def node_command(
     folder: Annotated[Path, typer.Argument(help="The node's own folder.")],
 ) -> None:
-    """Answer the server until Ctrl-C, with the cslr installed on this machine.
+    """Run a node with the cslr installed on this machine: answer the server until Ctrl-C.
 
     Example: `cslr federation node node`
     """
     from cslr.runs.deployment.node_machine import run_node
 
-    _until_ended()
+    _stop_on_sigterm()
     run_node(folder, lambda: True, typer.echo)
 
 
@@ -243,17 +260,17 @@ def run_federation_command(
     folder: _Folder,
     seconds: _Seconds = 120.0,
     present: Annotated[
-        int | None, typer.Option(help="Begin when so many nodes are there; default: all.")
+        int | None, typer.Option(help=r"Begin when so many nodes are connected. \[all]")
     ] = None,
 ) -> None:
-    """Learn every task that was not released yet, and send the result to the nodes.
+    """Train on every task that was not released yet, and send the result to the nodes.
 
     Example: `cslr federation run hospitals`
     """
     from cslr.runs.deployment.server_machine import run_server
     from cslr.runs.deployment.serving import Served
 
-    _until_ended()
+    _stop_on_sigterm()
     served = Served(folder)
     run_server(served, served.status(typer.echo), seconds, present)
     typer.echo(f"done: cslr predict {served.run} TEXT")
@@ -262,9 +279,9 @@ def run_federation_command(
 @federation_app.command("status")
 def status_command(
     folder: _Folder,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """What is going on, and what was spent.
+    """Show the state of a run across machines and the ε spent.
 
     Example: `cslr federation status hospitals --json`
     """
@@ -284,7 +301,7 @@ def status_command(
             "too few test rows" if share is None else f"{100 * share:.1f} ± {100 * error:.1f} %"
             for share, error in zip(shares, errors, strict=True)
         )
-        typer.echo(f"right    {', '.join(scores)}  (by task, noised, within ε)")
+        typer.echo(f"accuracy {', '.join(scores)}  (by task, noised, within ε)")
     for who, epsilon in state.get("epsilon", {}).items():
         shown = "∞" if epsilon is None else f"{epsilon:.3f}"
         typer.echo(f"ε        {shown} against {who}")
@@ -292,7 +309,7 @@ def status_command(
 
 @federation_app.command("down")
 def down_command(folder: _Folder) -> None:
-    """End the SuperLink that `cslr federation serve` runs for this folder.
+    """Stop the SuperLink that `cslr federation serve` runs for this folder.
 
     Example: `cslr federation down hospitals`
     """
@@ -304,22 +321,22 @@ def down_command(folder: _Folder) -> None:
         os.kill(int(path.read_text()), signal.SIGTERM)
     except ProcessLookupError:
         path.unlink(missing_ok=True)
-    typer.echo("ended")
+    typer.echo("stopped")
 
 
 @federation_app.command("try")
 def try_command(
     nodes: _Members = 5,
     stream: Annotated[str, typer.Option(help="clinic, desk or ward.")] = "clinic",
-    tasks: Annotated[int | None, typer.Option(help="Only the first tasks.")] = None,
-    epsilon: Annotated[float, typer.Option(help="ε that every person is promised.")] = 8.0,
+    tasks: Annotated[int | None, typer.Option(help="Use only the first N tasks.")] = None,
+    epsilon: Annotated[float, typer.Option(help="ε guaranteed to every person.")] = 8.0,
     head: _Head = "released",
     seconds: _Seconds = 120.0,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
+        Path | None, typer.Option(help=r"Keep all files here. \[a temporary folder]")
     ] = None,
 ) -> None:
-    """Do it all on this machine, each party a process of its own; nothing is left running.
+    """Try a whole federation on this machine, each party in its own process; none is left running.
 
     Example: `cslr federation try --nodes 5`
     """
@@ -329,7 +346,7 @@ def try_command(
     from cslr.runs.deployment.source import source_of_stream
     from cslr.runs.deployment.trial import prepare_trial, try_federation
 
-    _until_ended()
+    _stop_on_sigterm()
     source = source_of_stream(stream, tasks, "minilm", 13)
     c = usual_colluders(nodes)
     sizes = (nodes, usual_threshold(nodes, c), c, 1)
@@ -344,6 +361,6 @@ def try_command(
     )
     with tempfile.TemporaryDirectory(prefix="cslr-try-") as place:
         served = prepare_trial(folder or Path(place) / "federation", wanted, free_port())
-        typer.echo(f"founded {stream} with {nodes} nodes under {served.path}")
+        typer.echo(f"created {stream} with {nodes} nodes under {served.path}")
         try_federation(served, seconds, typer.echo)
         status_command(served.path)

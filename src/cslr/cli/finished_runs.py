@@ -69,7 +69,7 @@ def compare_command(
     runs: Annotated[list[Path], typer.Argument(help="Two or more run directories.")],
     as_json: _Json = False,
 ) -> None:
-    """Show in which settings runs differ, and what came of it.
+    """Show in which settings runs differ, next to their scores and costs.
 
     Example: `cslr runs compare runs/a runs/b`
     """

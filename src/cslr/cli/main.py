@@ -43,13 +43,12 @@ _COMMANDS: Final = {
 }
 """Where each command is, in ``cslr.cli``: a function, or an app with commands of its own."""
 
-
 _OBJECTS: Final = 100_000
-"""New objects between two searches for garbage: imports make many objects, and all of them stay."""
+"""New objects between two garbage collections. Imports make many objects, and all are kept."""
 
 
 class _Commands(dict[str, click.Command]):
-    """Commands by name; a module is imported when one of its commands is asked for."""
+    """Commands by name; a module is imported when one of its commands is looked up."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(_COMMANDS))  # type: ignore[arg-type]

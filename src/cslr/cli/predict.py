@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["predict_command"]
 
 _AT_ONCE: Final = 256
-"""Texts that are read before the first of them is answered."""
+"""Texts that are read and predicted together."""
 
 
 def predict_command(
@@ -43,8 +43,8 @@ def predict_command(
     """Predict a label, intents or entities for each text with the head of a finished run.
 
     FILE has one text per line (also .gz); - is standard input. A blank line gives a blank line
-    (with --json a text without labels), so output and FILE stay in step. Predictions cost no ε, and
-    the texts are not stored.
+    (with --json an object with an empty text), so line n of the output belongs to line n of FILE.
+    Predictions cost no ε, and the texts are not stored.
 
     Example: `cslr predict runs/my-run --text "My knee hurts when I climb stairs."`
     """
@@ -79,7 +79,7 @@ def _given(texts: list[str]) -> list[str]:
 
 
 def _texts_in(file: Path) -> Iterator[str]:
-    """The lines of a file, or of standard input, without the space around them."""
+    """The lines of a file, or of standard input, without white space at their ends."""
     from cslr.data.own.parse.problems import described
     from cslr.data.own.reader.lines import lines_of
 

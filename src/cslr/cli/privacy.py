@@ -14,13 +14,13 @@ from typer.core import TyperGroup
 __all__ = ["ledger_app", "plan_command"]
 
 DIRECTIONS: Final = 384
-"""``ReplayConfig().directions``; looking it up would load the whole configuration for a help."""
+"""``ReplayConfig().directions``, repeated so that ``--help`` need not import the configuration."""
 FAMILIES: Final = ("classification", "intents", "tagging")
 
 
 def plan_command(
     epsilon: Annotated[float, typer.Option(help="Target ε.")] = 4.0,
-    delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-5,
     clients: Annotated[int, typer.Option(min=1, help="Number of registered clients N.")] = 20,
     unit: Annotated[str, typer.Option(help="Unit of privacy: client or person.")] = "client",
     people: Annotated[
@@ -43,7 +43,7 @@ def plan_command(
         int, typer.Option(min=1, help="r: number of released directions.")
     ] = DIRECTIONS,
     modes: Annotated[int, typer.Option(min=1, help="J: modes released per label.")] = 1,
-    labels: Annotated[int, typer.Option(min=1, help="Labels of a task.")] = 1,
+    labels: Annotated[int, typer.Option(min=1, help="Number of labels per task.")] = 1,
     all_labels: Annotated[
         bool, typer.Option("--all-labels", help="Every task has all labels.")
     ] = False,
@@ -56,20 +56,24 @@ def plan_command(
     ] = None,
     tasks_per_unit: Annotated[
         int | None,
-        typer.Option(min=1, help=r"Tasks a unit has rows of. \[client: all; person: 1]"),
+        typer.Option(
+            min=1, help=r"Number of tasks that a unit has rows of. \[client: all; person: 1]"
+        ),
     ] = None,
     clients_per_person: Annotated[
-        int, typer.Option(min=1, help="The most clients that hold rows of one person.")
+        int, typer.Option(min=1, help="Maximum number of clients that hold rows of one person.")
     ] = 1,
     schedule: Annotated[
         str | None,
-        typer.Option(help="Price LISTS,STATISTICS,ROUNDS per task too, e.g. 1,4,50 (Theorem 4)."),
+        typer.Option(
+            help="Also compute σ and ε for LISTS,STATISTICS,ROUNDS a task, e.g. 1,4,50 (Theorem 4)."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Compute the noise multiplier σ for a target (ε, δ), its cost and a forecast of utility.
 
-    No data are read and no budget is spent. docs/planning.md has forecasts beside outcomes.
+    No data are read and no budget is spent. docs/planning.md compares forecasts with outcomes.
 
     Example: `cslr plan --epsilon 4 --clients 100 --tasks 6 --cap 1`
 

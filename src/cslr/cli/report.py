@@ -18,13 +18,13 @@ def report_command(
         list[Path] | None, typer.Argument(help="Finished runs, or one folder of runs.")
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="One page that compares the runs.")
+        bool, typer.Option("--compare", help="Write one page that compares the runs.")
     ] = False,
     story: Annotated[
-        bool, typer.Option("--story", help="One picture (PNG or SVG) of runs on one stream.")
+        bool, typer.Option("--story", help="Draw one figure (PNG or SVG) of runs on one stream.")
     ] = False,
     planner: Annotated[
-        bool, typer.Option("--planner", help="The planner page, which needs no run.")
+        bool, typer.Option("--planner", help="Write the planner page, which needs no run.")
     ] = False,
     out: Annotated[
         Path | None,

@@ -23,8 +23,9 @@ __all__ = ["keep_freed_memory", "run_command", "upgrade_command"]
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+"""The numbers of two settings of glibc's ``mallopt``."""
 _KEPT: Final = 1 << 30
-"""Bytes of freed memory that glibc keeps, and the names of its two settings."""
+"""Bytes of freed memory that glibc keeps."""
 
 
 def _first(help: str, *flags: str) -> Any:
@@ -49,8 +50,8 @@ def run_command(
     stream: Annotated[
         _Text,
         _first(
-            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs, both also with "
-            "-small, amazon, multiwoz, ner, ontonotes."
+            "Embedded: clinic, desk, ward. From --data DIR: ag-news, ag-news-pairs (both also with "
+            "-small), amazon, amazon-products, multiwoz, multiwoz-services, ner, ontonotes."
         ),
     ] = None,
     method: Annotated[
@@ -65,7 +66,7 @@ def run_command(
         _Text,
         _first(
             "minilm, mpnet, a local directory, or a hub name; minilm+onnx runs in ONNX Runtime; "
-            "tagging: minilm+layer-2 takes the word vectors from that hidden layer."
+            "for tagging minilm+layer-2 takes word vectors from hidden layer -2."
         ),
     ] = None,
     epsilon: Annotated[
@@ -75,12 +76,14 @@ def run_command(
     clients: Annotated[_Number, _first("Number of registered clients N.")] = None,
     seeds: Annotated[_Text, _first("Comma-separated, e.g. 13,17,19.")] = None,
     run_dir: Annotated[
-        _File, _first("Run directory; an interrupted run with the same settings resumes there.")
+        _File, _first("Run directory; an interrupted run with the same settings is resumed.")
     ] = None,
     as_json: Annotated[bool, _first("Print one JSON object instead.", "--json")] = False,
-    rows: Annotated[_Text, _more("subset, all or held-out (for tuning).")] = None,
-    scenario: Annotated[_Text, _more("class, domain or task.")] = None,
-    alpha: Annotated[_Share, _more("Dirichlet concentration.")] = None,
+    rows: Annotated[_Text, _more("Rows to use: subset, all or held-out (for tuning).")] = None,
+    scenario: Annotated[_Text, _more("Scenario: class, domain or task.")] = None,
+    alpha: Annotated[
+        _Share, _more("Dirichlet concentration of the partition of rows over clients.")
+    ] = None,
     min_rows: Annotated[
         _Number, _more("Minimum number of rows per client, where rows have no people.")
     ] = None,
@@ -93,7 +96,7 @@ def run_command(
     skip_bad_rows: Annotated[
         bool | None, _more("Leave out rows that violate the declaration.", "--skip-bad-rows")
     ] = None,
-    delta: Annotated[_Share, _more(r"δ. \[1e-5; own data: declared]")] = None,
+    delta: Annotated[_Share, _more(r"δ of the guarantee. \[1e-5; own data: declared]")] = None,
     adversary: Annotated[_Text, _more("Adversary that ε holds against: roster or public.")] = None,
     participation: Annotated[
         _Share, _more("Participation rate q in (0, 1].", "--participation", "--q")
@@ -121,7 +124,9 @@ def run_command(
             "shown; simulated, or test rows declared public: stored]"
         ),
     ] = None,
-    prior: Annotated[_Text, _more("labels or none.")] = None,
+    prior: Annotated[
+        _Text, _more("Prior of the released modes: labels (made of label texts) or none.")
+    ] = None,
     dimension: Annotated[_Number, _more("r: number of released directions.")] = None,
     anchor_count: Annotated[
         _Number, _more("m: number of public sentences used as anchors.", least=2)
@@ -129,10 +134,11 @@ def run_command(
     sub_modes: Annotated[_Number, _more("J: modes per label.")] = None,
     list_size: Annotated[_Number, _more("L: candidates per list.")] = None,
     matcher: Annotated[
-        _Text, _more("signature, nearest-mean, hungarian, optimal-transport or random.")
+        _Text, _more("Matcher: signature, nearest-mean, hungarian, optimal-transport or random.")
     ] = None,
     head: Annotated[
-        _Text, _more("released, rounds, dp-fedavg or federated (end-to-end ε = ∞).")
+        _Text,
+        _more("Head training: released, rounds, dp-fedavg or federated (end-to-end ε = ∞)."),
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -268,7 +274,7 @@ def _run(
     until: int | None = None,
     compare: bool = False,
 ) -> None:
-    """compare: also show the result for a whole client as the unit, in a simulation."""
+    """Train, store and show; compare: also measure with a client as the unit, in a simulation."""
     from cslr.cli.show.run import steps
     from cslr.runs.directory import RunDirectory
     from cslr.runs.embedded import load_embedded
@@ -282,7 +288,7 @@ def _run(
     try:
         if not quiet:
             _note(errors, f"Reading {config.stream.name} and its embeddings ...")
-        # A log would keep how many texts are encoded, and how long steps take.
+        # A log would store private facts: how many texts are encoded, and how long steps take.
         quiet_log = config.privacy.mode == "enforced" and not errors.is_terminal
         embedded = load_embedded(settled, progress=not quiet and not quiet_log)
         for notice in (*embedded.notices, *_warnings(config, embedded)):
@@ -301,11 +307,11 @@ def _run(
         typer.echo(json.dumps(result.as_json()))
         return
     compare = compare and result.evaluated and config.privacy.mode == "simulated"
-    _show(result, settled, embedded, quiet=quiet, compare=compare and not quiet)
+    _show(result, settled, embedded, quiet=quiet, compare=compare)
 
 
 def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
-    """Warnings before a run: few public sentences, weak privacy parameters."""
+    """Warnings before a run: few public sentences, or weak privacy parameters."""
     from cslr.privacy.plan import promise_warnings
     from cslr.runs.embedded import is_own
     from cslr.runs.learn import units_of
@@ -320,7 +326,7 @@ def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
 
 
 def _store(result: Result, path: Path, embedded: EmbeddedStream) -> None:
-    """Write what is made of a finished run beside it."""
+    """Write the result, plots and report of a finished run into its directory."""
     from cslr.files import write_atomic
     from cslr.report.charts import plot_accuracy
     from cslr.report.run_facts import save_clouds
@@ -337,13 +343,8 @@ def _store(result: Result, path: Path, embedded: EmbeddedStream) -> None:
 def _show(
     result: Result, settled: SettledConfig, embedded: EmbeddedStream, *, quiet: bool, compare: bool
 ) -> None:
-    """Print a result: one line if quiet, else all of it, beside the other unit if wanted."""
-    from cslr.cli.show.run import (
-        print_next,
-        print_other_unit,
-        print_summary,
-        print_verdict,
-    )
+    """Print a result: one line if quiet, else all of it, compared with the other unit if wanted."""
+    from cslr.cli.show.run import print_next, print_other_unit, print_summary, print_verdict
     from cslr.runs.learn import with_unit
 
     if quiet:
@@ -365,11 +366,10 @@ def _resume(path: Path) -> str:
 
 
 def keep_freed_memory() -> None:
-    """From now on glibc keeps up to a gigabyte that was freed, for the next array.
+    """Make glibc keep up to a gigabyte of freed memory for the next array.
 
-    Usually it returns large blocks to the kernel at once and gets new pages for the next array,
-    each of which the kernel clears: a tenth of a run's time. The peak is hardly larger. Other
-    systems than Linux with glibc are left as they are.
+    By default it returns large blocks to the kernel at once, and the kernel clears the pages of the
+    next array: a tenth of a run's time. Peak memory hardly grows. Without glibc nothing is changed.
     """
     if not sys.platform.startswith("linux"):
         return

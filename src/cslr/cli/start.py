@@ -1,4 +1,4 @@
-"""The program's entry: an interruption while modules are being loaded is no traceback either."""
+"""The program's entry point: Ctrl-C while modules are being loaded gives no traceback either."""
 
 from __future__ import annotations
 

@@ -58,11 +58,15 @@ def anchors_command(
     anchor_count: Annotated[_Number, typer.Option(help="m: number of anchors to evaluate.")] = None,
     stream: Annotated[_Text, _stream("Stream name, as for `cslr run`.")] = None,
     data: Annotated[_File, _stream("Directory of data sets.")] = None,
-    rows: Annotated[_Text, _stream("subset, all or held-out.")] = None,
-    scenario: Annotated[_Text, _stream("class, domain or task.")] = None,
-    alpha: Annotated[_Share, _stream("Dirichlet concentration.")] = None,
-    prior: Annotated[_Text, _stream("labels or none.")] = None,
-    dimension: Annotated[_Number, _stream("r: released directions.")] = None,
+    rows: Annotated[_Text, _stream("Rows to use: subset, all or held-out.")] = None,
+    scenario: Annotated[_Text, _stream("Scenario: class, domain or task.")] = None,
+    alpha: Annotated[
+        _Share, _stream("Dirichlet concentration of the partition of rows over clients.")
+    ] = None,
+    prior: Annotated[
+        _Text, _stream("Prior of the released modes: labels (made of label texts) or none.")
+    ] = None,
+    dimension: Annotated[_Number, _stream("r: number of released directions.")] = None,
     sub_modes: Annotated[_Number, _stream("J: modes per label.")] = None,
     encoder: Annotated[_Text, _stream("minilm, mpnet, a local directory, or a hub name.")] = None,
     seed: Annotated[_Number, _stream("Seed of the partition and the anchors.")] = None,
@@ -105,7 +109,7 @@ def anchors_command(
         "--sweep": sweep,
         **{_flag(k): v for k, v in about_stream.items()},
     }
-    theirs = {"--candidates": candidates, "--tasks": tasks, "--hit": hit}
+    of_theorem = {"--candidates": candidates, "--tasks": tasks, "--hit": hit}
     from cslr.config import load_config
 
     counts = None if sweep is None else _counts(sweep)
@@ -113,7 +117,7 @@ def anchors_command(
         lists = {"--clients": clients, "--list-size": list_size, "--anchor-count": anchor_count}
         others = {_flag(k): v for k, v in about_stream.items() if k not in _OF_ENCODERS}
         _refuse(
-            {**theirs, **lists, "--margin": margin, **others},
+            {**of_theorem, **lists, "--margin": margin, **others},
             "cannot be combined with --encoders; remove one of them",
         )
         given = {name: value for name, value in about_stream.items() if value is not None}
@@ -126,7 +130,7 @@ def anchors_command(
         )
         return
     _refuse(
-        theirs,
+        of_theorem,
         "cannot be combined with a stream, whose candidates and hit rate are measured; remove it",
     )
     about_stream |= {
@@ -151,7 +155,7 @@ def _refuse(given: dict[str, Any], why: str) -> None:
 
 
 def _count(candidates: int | None, clients: int | None, tasks: int | None, size: int | None) -> int:
-    """N as it was given, or as Theorem 2 counts it: Σ_t |C_t| L."""
+    """N as given, or as Theorem 2 counts it: Σ_t |C_t| L."""
     given = (clients, tasks, size)
     if candidates is not None:
         if any(number is not None for number in given):

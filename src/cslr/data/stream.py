@@ -1,13 +1,13 @@
 """A stream: a sequence of tasks with their rows and a public corpus, and which client holds a row.
 
 Everything but the rows is declared before any run and public. ``train`` is the clients' data and
-private; ``test`` is for evaluation, and what is measured on it is not private either.
+private; ``test`` is for evaluation, and scores on it are not protected either.
 
-Rows are assigned to simulated clients by Dirichlet shares (label skew, as the paper's streams have
-it; a person's rows stay together), every client within one task, or as the rows themselves say.
-Where clients are within one task and more are wanted than the stream is reported with, each draws
-its rows with replacement: a study of numbers, not of new data. That is for simulations only: in a
-deployment clients have their own rows, and the number of a client's rows is private.
+Rows are assigned to simulated clients by Dirichlet shares (label skew, as in the paper; a person's
+rows stay together), or so that every client has rows of one task, or as the rows themselves say.
+If every client has rows of one task and more clients are requested than the stream's own number,
+each draws its rows with replacement: this studies the number of clients and adds no data. All of
+this is for simulations: in a deployment clients have their own rows, whose number is private.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Label:
     examples: tuple[str, ...] = ()
     """Sentences written for the declaration; for tagging with the entity in [brackets]."""
     topics: tuple[str, ...] = ()
-    """Texts about the several things a label stands for: each gets a mode of its own."""
+    """Descriptions of the several topics that a label covers: each gets a mode of its own."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Rows:
     """classification: the label; intents: all labels, the main one first; tagging: a tag a word."""
     tasks: IntArray  # (n,)
     people: IntArray | None = None
-    """(n,) rows of the same person (a dialogue, a document) are never parted among clients."""
+    """(n,) the person (or dialogue, document) of each row; partitions keep its rows together."""
     clients: IntArray | None = None
     """(n,) the client of each row, if it is known and not simulated; −1: none."""
     kinds: IntArray | None = None
-    """(n,) what rows of one label differ in, where that is known: to measure, never to learn."""
+    """(n,) the true mode of each row, if known: used to measure matching, never to train."""
 
     def __post_init__(self) -> None:
         shape = (len(self.texts),)
@@ -103,7 +103,7 @@ class Rows:
 
 @dataclass(frozen=True, repr=False)
 class Row:
-    """One text with its label, its task, and where it has them other labels and a person.
+    """One text with its label, its task and, if it has them, further labels and a person.
 
     For tagging ``label`` is the first word's tag and ``others`` are those of the other words.
     """
@@ -116,7 +116,7 @@ class Row:
 
 
 def as_rows(rows: list[Row]) -> Rows:
-    """As a stream has them."""
+    """Convert single rows to the arrays of a stream."""
     _, people = np.unique([row.person for row in rows], return_inverse=True)
     return Rows(
         tuple(row.text for row in rows),
@@ -130,11 +130,10 @@ def as_rows(rows: list[Row]) -> Rows:
 class Stream:
     """A sequence of text tasks with train and test rows, checked when it is made.
 
-    ``scenarios`` are those in which a figure on this stream means something, the headline first;
-    ``clients``, ``partition`` and ``alpha`` say how the stream is reported: rows shared out by
-    Dirichlet shares, every client within one task, or each row with its own client. In tagging the
-    first label is O, the word that names nothing, and label i > 0 has the tags 2i − 1 (its
-    beginning, B-) and 2i (inside, I-).
+    ``scenarios`` are those in which the stream can be evaluated, the default first. ``clients``,
+    ``partition`` and ``alpha`` are the defaults of reported scores: rows are assigned by Dirichlet
+    shares, every client has rows of one task, or each row names its client. In tagging the first
+    label is O (outside any entity), and label i > 0 has the tags 2i − 1 (B-) and 2i (I-).
     """
 
     name: str
@@ -149,9 +148,9 @@ class Stream:
     family: FamilyName = "classification"
     partition: Literal["dirichlet", "task", "given"] = "dirichlet"
     cap: int | None = None
-    """The most tasks a client can have rows of, where the partition says so."""
+    """The most tasks a client can have rows of, if the partition limits them."""
     client_ids: IntArray | None = None
-    """Of the clients with rows, by their numbers: addresses that no other client's rows change."""
+    """The addresses of the clients with rows, by number; no other client's rows affect them."""
     people: int | None = None
     """Registered people of all clients, as declared; None: those of the train rows of a benchmark,
     where each row without a known person counts as a person of its own."""
@@ -162,11 +161,11 @@ class Stream:
     tasks_per_person: int = 1
     """The most tasks that a person contributes to. Declared, so public."""
     person_ids: IntArray | None = None
-    """Of the people with rows, by their numbers: addresses from the names of client and person."""
+    """The addresses of the people with rows, by number, made of the names of client and person."""
     person: str = "row"
-    """What one person is, where a person is the unit of privacy: a row if nothing else is known."""
+    """What counts as one person if a person is the unit of privacy: a row if nothing is known."""
     unit: Unit = "client"
-    """Whom a run hides unless it is told otherwise."""
+    """The default unit of privacy."""
 
     def __post_init__(self) -> None:
         self._check_declarations()
@@ -176,13 +175,13 @@ class Stream:
 
     @property
     def registered_people(self) -> int:
-        """As declared, or of a benchmark those with train rows."""
+        """The declared number; for a benchmark the number of people with train rows."""
         if self.people is not None:
             return self.people
         return len(self.train) if self.train.people is None else len(np.unique(self.train.people))
 
     def scenario(self, chosen: str | None) -> str:
-        """The wanted scenario, or the headline one; an error if the stream does not offer it."""
+        """The chosen scenario, or the default; an error if the stream does not offer it."""
         scenario = chosen or self.scenarios[0]
         if scenario in self.scenarios:
             return scenario
@@ -256,7 +255,7 @@ _MANY: Final = {"classification": "one", "intents": "one or more"}
 
 
 def labels_from_toml(content: str, source: str) -> tuple[Label, ...]:
-    """The labels of a file of ``[[labels]]``: ``name``, ``description``, perhaps more."""
+    """The labels of a file of ``[[labels]]``: name and description, perhaps examples and topics."""
     try:
         entries: list[dict[str, Any]] = tomllib.loads(content)["labels"]
         lists = [(tuple(e.get("examples", ())), tuple(e.get("topics", ()))) for e in entries]
@@ -297,7 +296,7 @@ def _check_texts(where: str, texts: tuple[str, ...]) -> None:
 # -- which client holds which rows -----------------------------------------------------------------
 
 RESAMPLED_ROWS: Final = 20
-"""Rows of a client that draws with replacement."""
+"""Rows that a client draws if rows are drawn with replacement."""
 
 Holding = tuple[IntArray, IntArray]
 """Clients (h,) and rows (h,): client i holds row j."""
@@ -306,7 +305,7 @@ Holding = tuple[IntArray, IntArray]
 def assign_clients(stream: Stream, config: StreamConfig, rng: np.random.Generator) -> Holding:
     """The client of each row, for one seed.
 
-    Where rows belong to people, people are shared out, and a client may hold none.
+    If rows belong to people, whole people are assigned, and a client may get no rows.
     """
     rows, clients = stream.train, config.clients or stream.clients
     if stream.partition == "given":
@@ -327,7 +326,7 @@ def assign_clients(stream: Stream, config: StreamConfig, rng: np.random.Generato
 
 
 def _within_tasks(stream: Stream, clients: int, rng: np.random.Generator) -> Holding:
-    """Equally many clients for each task; client i is of task i mod T."""
+    """Every client holds rows of one task: client i of task i mod T."""
     tasks = len(stream.tasks)
     if clients < tasks:
         raise ConfigError(
@@ -344,20 +343,24 @@ def _within_tasks(stream: Stream, clients: int, rng: np.random.Generator) -> Hol
 def _of_task(
     rows: Rows,
     task: int,
-    task_rows: IntArray,
+    task_clients: IntArray,
     clients: int,
     reported: int,
     rng: np.random.Generator,
 ) -> Holding:
+    """The rows of one task among its clients: people in turn, or draws with replacement.
+
+    clients: the number of all clients; reported: the number in the stream's reported scores.
+    """
     of_task = rng.permutation(np.flatnonzero(rows.tasks == task))
     if clients <= reported:
         people = np.arange(len(rows)) if rows.people is None else rows.people
         _, first, person = np.unique(people[of_task], return_index=True, return_inverse=True)
-        turn = np.argsort(np.argsort(first))  # people in the order they were shuffled to
-        return task_rows[turn[person] % len(task_rows)], of_task
+        turn = np.argsort(np.argsort(first))  # people in the order of the permutation
+        return task_clients[turn[person] % len(task_clients)], of_task
     size = min(RESAMPLED_ROWS, len(of_task))
-    drawn = rng.choice(of_task, size=(len(task_rows), size))
-    return np.repeat(task_rows, size), drawn.ravel()
+    drawn = rng.choice(of_task, size=(len(task_clients), size))
+    return np.repeat(task_clients, size), drawn.ravel()
 
 
 def dirichlet_partition(
@@ -368,7 +371,7 @@ def dirichlet_partition(
     min_rows: int = 2,
     retries: int = 100,
 ) -> IntArray:
-    """The client (n,) of each row: a label's rows are shared out by shares ~ Dirichlet(alpha).
+    """The client (n,) of each row: each label's rows are split by shares ~ Dirichlet(alpha).
 
     Every label (``labels`` is (n,)) draws its own shares over the clients; its rows are shuffled
     and cut accordingly. Small ``alpha`` means clients that know few labels, large ``alpha`` means
@@ -391,8 +394,8 @@ def describe_partition(
 ) -> dict[str, dict[str, float]]:
     """Realised sizes: min, median and max of rows per client and of labels per client.
 
-    For simulations only: in a federation these numbers are the clients' data and are not
-    published without being paid for.
+    For simulations only: in a federation these numbers are private and cannot be published
+    without a privacy charge.
     """
     _, label_of_row = np.unique(labels, return_inverse=True)
     counts = np.zeros((clients, int(label_of_row.max(initial=-1)) + 1), dtype=np.int64)
@@ -404,7 +407,7 @@ def describe_partition(
 
 
 def _draw(labels: IntArray, clients: int, alpha: float, rng: np.random.Generator) -> IntArray:
-    """One partition (n,), whatever sizes it has."""
+    """One random partition (n,), without any condition on sizes."""
     client_of_row = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))

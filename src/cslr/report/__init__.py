@@ -1,1 +1,1 @@
-"""Pictures of finished runs."""
+"""Reports and plots of finished runs, and the planner page."""

@@ -1,4 +1,4 @@
-"""The lower bounds of an audit beside the claim, as a picture."""
+"""A plot of an audit's lower bounds next to the claimed ε."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GOOD, _BAD, _CLAIM = "#1f5fa8", "#b5432e", "#222222"
 
 
 def plot_audit(audited: Audited, bounds: Sequence[Bound], path: Path) -> None:
-    """Write the lower bounds as bars beside the claim."""
+    """Write a bar chart of the lower bounds with the claimed ε as a line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 1.4 + 0.6 * len(bounds)), layout="constrained")

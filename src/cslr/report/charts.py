@@ -1,9 +1,9 @@
 """The charts of a run, each a function of plain values.
 
-Charts of a page are SVG inside it: drawn by matplotlib here, coloured by the page's style sheet. A
-chart of matplotlib needs no script and no library in the page, opens at once, prints, and costs
-some ten kilobytes. Its colours are stand-ins that become CSS variables, so light and dark pages
-show the same chart. ``plot_accuracy`` writes a PNG file that needs no page.
+Charts of a page are inline SVG, drawn by matplotlib and coloured by the page's style sheet. Such a
+chart needs no script and no library in the page, can be printed, and takes some ten kilobytes. Its
+colours are placeholders that are replaced by CSS variables, so it works on light and dark pages.
+``plot_accuracy`` writes a PNG file instead.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COLOURS: Final = {
     "majority": "#000014",
     **{f"k{n}": f"#0000{0x20 + n:02x}" for n in range(8)},
 }
-"""Stand-ins by the name of the CSS variable that replaces them."""
+"""Placeholder colours by the name of the CSS variable that replaces them."""
 
 LABEL_COLOURS: Final = tuple(COLOURS[f"k{n}"] for n in range(8))
 
@@ -77,7 +77,7 @@ _SETTINGS: Final[dict[Any, Any]] = {
 def drawn(
     draw: Callable[[Any], None], description: str, name: str, size: tuple[float, float] = (5.2, 3.4)
 ) -> str:
-    """The SVG of what ``draw`` does to a figure; ``name`` is one of its own in the page."""
+    """The SVG of what ``draw`` does to a figure; ``name`` must be unique in the page."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -94,13 +94,13 @@ def drawn(
 
 
 def lay_out(figure: Any) -> None:
-    """Lay a figure out now. ``savefig`` would do it twice, and draw everything twice."""
+    """Lay a figure out once now; ``savefig`` would do it twice and draw everything twice."""
     figure.get_layout_engine().execute(figure)
     figure.set_layout_engine("none")
 
 
 def _inline(text: str, description: str, name: str) -> str:
-    """An SVG element for a page: own ids, no fixed size, variables for colours."""
+    """An SVG element for a page: unique ids, no fixed size, CSS variables for colours."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
@@ -144,7 +144,7 @@ def curve(matrix: Matrix) -> list[float]:
 def accuracy_chart(
     matrices: Mapping[str, Matrix], method: str, tasks: Sequence[str], metric: str, name: str
 ) -> str:
-    """Mean score on the tasks seen so far: the method beside its yardsticks."""
+    """Mean score on the tasks seen so far: the method next to its yardsticks."""
     ends = {which: curve(matrix) for which, matrix in matrices.items()}
 
     def draw(figure: Any) -> None:
@@ -184,7 +184,7 @@ def _gap_band(
 def task_panels(
     matrices: Mapping[str, Matrix], method: str, tasks: Sequence[str], name: str
 ) -> str:
-    """A small panel for each task: its score after each task learnt."""
+    """A small panel for each task: its score after each task from its own on."""
     columns = 2 if len(tasks) <= 4 else 3
     lines = math.ceil(len(tasks) / columns)
     arrays = {which: as_array(matrix) for which, matrix in matrices.items()}
@@ -214,7 +214,7 @@ def task_panels(
 def budget_chart(
     spent: Sequence[float], scores: Sequence[float] | None, tasks: Sequence[str], name: str
 ) -> str:
-    """ε spent after each task, above the score it bought."""
+    """ε spent after each task, above the score after that task."""
 
     def draw(figure: Any) -> None:
         panels = np.atleast_1d(figure.subplots(1 if scores is None else 2, 1, sharex=True))
@@ -290,7 +290,7 @@ def _mode(axes: Any, picture: Mapping[str, FloatArray], k: int, labels: Sequence
 
 
 def bars_chart(values: Mapping[str, float], what: str, line: float | None, name: str) -> str:
-    """Horizontal bars; ``line`` is a level to read them by."""
+    """Horizontal bars; ``line`` is a reference level."""
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
@@ -335,7 +335,7 @@ _STYLES = {
 
 
 def plot_accuracy(result: Result, path: Path) -> None:
-    """Write the curve of mean score on the tasks seen so far, the method beside its yardsticks."""
+    """Plot the mean score on the tasks seen so far, the method next to its yardsticks."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -352,7 +352,7 @@ def plot_accuracy(result: Result, path: Path) -> None:
     turned: dict[str, Any] = (
         {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     )
-    # A task's name is a name, whatever it holds; a $ in it begins no formula.
+    # A $ in a task's name does not begin a formula.
     axes.set_xticks(range(len(tasks)), ticks, parse_math=False, **turned)
     axes.set_xlabel("after learning task")
     axes.set_ylabel(f"mean {result.metric} on the tasks seen so far, %")

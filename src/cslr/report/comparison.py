@@ -24,7 +24,7 @@ def write_comparison(runs: Sequence[Path], path: Path) -> None:
 
 
 def comparison_page(runs: Sequence[RunFacts]) -> str:
-    """Curves in one chart, average scores beside ε, and every setting in which runs differ."""
+    """Verdicts, curves in one chart, and a table of differing settings, scores and costs."""
     names = [run.name for run in runs]
     values = compared([run.run for run in runs])
     rows = [
@@ -37,7 +37,7 @@ def comparison_page(runs: Sequence[RunFacts]) -> str:
             f"<p><strong>{escape(run.name)}</strong>: {escape(run.run.verdict)}</p>" for run in runs
         ),
         _curves(runs),
-        table(("", *names), rows, "Settings that differ, and what came of them", words=True),
+        table(("", *names), rows, "Settings that differ, scores and costs", words=True),
     ]
     return page(f"{len(runs)} runs compared", "\n".join(parts))
 
@@ -75,7 +75,7 @@ def _curves(runs: Sequence[RunFacts]) -> str:
 
 
 def _yardsticks(axes: Any, matrices: Mapping[str, Matrix]) -> None:
-    """Zero-shot and pooled training, thin, of runs on one stream."""
+    """Thin lines for zero-shot and pooled training, for runs on one stream."""
     for name, label, colour, line in (
         ("zero-shot", "zero-shot", COLOURS["zero"], "--"),
         ("joint", "pooled (joint)", COLOURS["joint"], ":"),
@@ -87,9 +87,9 @@ def _yardsticks(axes: Any, matrices: Mapping[str, Matrix]) -> None:
 
 
 def write_index(folder: Path) -> tuple[Path, list[str]]:
-    """Write ``index.html`` over the runs of a folder, and the reports that are not there yet.
+    """Write ``index.html`` of the runs of a folder, and the reports that are missing.
 
-    Returns the page, and what is wrong with directories that could not be shown.
+    Returns its path, and what is wrong with directories that could not be read.
     """
     runs, wrong = find_runs(folder)
     if not runs:

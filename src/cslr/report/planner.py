@@ -1,9 +1,9 @@
 """The planner page: sliders whose numbers are those of ``cslr plan``.
 
-Against the roster σ = √cap / μ(ε, δ), and μ is a number for each position of the two sliders: it is
-computed here by ``calibrate`` and written into the page, so the page needs no accountant of its
-own. The forecast of ``methods.outlook`` is arithmetic, which the page repeats with the same
-constants.
+Against the roster σ = √cap / μ(ε, δ), where μ is one number for each position of the sliders of ε
+and δ. It is computed here by ``calibrate`` and written into the page, so the page needs no
+accountant. The forecast of ``methods.outlook`` is arithmetic, which the page repeats in JavaScript
+with the same constants.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_planner(path: Path) -> None:
 
 
 def planner_data() -> dict[str, Any]:
-    """Everything the page computes with."""
+    """All constants that the page's script uses."""
     return {
         "epsilons": _EPSILONS,
         "deltas": _DELTAS,
@@ -64,12 +64,12 @@ def planner_data() -> dict[str, Any]:
 
 
 def _sigma(epsilon: float, delta: float) -> float:
-    """σ of one release; that of a cap of k is √k times it."""
+    """σ for a cap of one release; for a cap of k it is √k times as large."""
     return calibrate(Budget(epsilon, delta), releases=1).sigma or math.nan
 
 
 def _federated(unit: Unit) -> outlook.Federated:
-    """As ``cslr plan`` takes it to be where nothing else is given."""
+    """The defaults of ``cslr plan`` for this unit of privacy."""
     rows = 1 if unit == "person" else 8
     return outlook.Federated(Budget(1.0, unit=unit), 1000, 4, rows_per_unit=rows)
 
@@ -107,8 +107,8 @@ def planner_page() -> str:
     fields = "".join(_slider(*slider) for slider in sliders)
     body = (
         paragraph(
-            "What noise a promise needs and whether it is worth starting. No data are read and "
-            "nothing is spent; the numbers are those of the command below."
+            "The noise that a privacy target needs, and a forecast of the utility. No data are "
+            "read and no budget is spent; the command below computes the same numbers."
         )
         + '<form class="planner" aria-label="Plan"><p><label for="unit">Unit of privacy</label> '
         + '<select id="unit"><option value="person">person</option>'

@@ -1,4 +1,4 @@
-"""The script of the planner page: arithmetic on the numbers that Python wrote into it."""
+"""The script of the planner page: arithmetic on the constants that Python wrote into the page."""
 
 from __future__ import annotations
 

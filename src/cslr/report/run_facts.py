@@ -1,6 +1,6 @@
-"""What a report knows of a run, read from the files of its directory alone, and says in words.
+"""The facts of a run for a report, read from the files of its directory alone, partly as sentences.
 
-The words are the promise, to whom it holds, and who sees what.
+The sentences are the privacy statement, ε by adversary, and who sees which message.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ __all__ = [
 ]
 
 CLOUD_FILE = "clouds.safetensors"
-"""In a simulation only: true rows, drawn in the plane of the map."""
+"""In a simulation only: true rows, projected to the plane of the map."""
 _EACH: Final = 60
-"""Rows of each label that are drawn."""
-
+"""Rows of each label that are drawn at most."""
 
 _FLAGS: Final = {
     "stream.name": "stream",
@@ -59,24 +58,24 @@ _FLAGS: Final = {
     "method": "method",
     "encoder": "encoder",
 }
-"""Settings that have a short flag of `cslr run`."""
+"""Settings that have a flag of their own in ``cslr run``."""
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What a ledger says, task by task."""
+    """The charges of a ledger, and ε task by task."""
 
     charges: tuple[Charge, ...]
     after: tuple[float, ...]
-    """ε against the roster after each group of releases about one task."""
+    """ε against the roster after each group of consecutive releases about one task."""
     groups: tuple[str, ...]
-    """What each group is about."""
+    """The task (or evaluation) that each group is about."""
     cap: int | None
 
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """A finished run, ready to be drawn."""
+    """The facts of a finished run."""
 
     run: StoredRun
     result: dict[str, Any]
@@ -91,17 +90,17 @@ class RunFacts:
 
     @property
     def name(self) -> str:
-        """What the run is called: its directory."""
+        """The name of the run's directory."""
         return self.run.path.resolve().name
 
     @property
     def config(self) -> Config:
-        """What was run."""
+        """The configuration of the run."""
         return self.run.config
 
 
 def read_facts(path: Path) -> RunFacts:
-    """Of the finished run in a directory."""
+    """The facts of the finished run in a directory."""
     run = read_run(path)
     if run.result is None:
         raise RunDirectoryError(
@@ -124,13 +123,13 @@ def read_facts(path: Path) -> RunFacts:
 
 
 def command_of(config: Config) -> str:
-    """A command that makes the same run again: every setting that differs from the default."""
+    """A command that repeats the run: every setting that differs from the default."""
     usual, found = (dotted(each.model_dump(mode="json")) for each in (Config(), config))
     changed = [(name, value) for name, value in found.items() if usual.get(name) != value]
     own_rows = config.stream.declaration is not None
-    if own_rows:  # the declaration settles these
+    if own_rows:  # the declaration determines these
         changed = [each for each in changed if each[0].split(".")[0] not in ("stream", "privacy")]
-    else:  # said in any case, since some streams propose another unit
+    else:  # always named, because the default unit depends on the stream
         changed = [each for each in changed if each[0] != "privacy.unit"]
         changed.append(("privacy.unit", config.privacy.unit))
     settings = [_option(name, value) for name, value in changed]
@@ -139,7 +138,7 @@ def command_of(config: Config) -> str:
 
 
 def _option(name: str, value: Any) -> str:
-    """A setting as the flag that a user would type, or with --set."""
+    """A setting as its own flag, or with --set."""
     if name == "seeds":
         return f"--seeds {','.join(map(str, value))}"
     if name in _FLAGS and value is not None:
@@ -162,7 +161,7 @@ def _matrices(result: Mapping[str, Any]) -> dict[str, list[list[float | None]]]:
 
 
 def _spending(path: Path) -> Spending | None:
-    """None where the ledger cannot be read: it may be elsewhere, and says so when asked for."""
+    """The spending of a run; None if its ledger cannot be read, for example if it was moved."""
     try:
         ledger = Ledger.read(ledgers_of(path)[0])
     except (CslrError, OSError):
@@ -191,7 +190,7 @@ def _arrays(file: Path) -> Mapping[str, FloatArray] | None:
 
 
 def _diagnosis(path: Path) -> Mapping[str, float]:
-    """How well candidates were matched, after the last task, where that was measured."""
+    """How well candidates were matched after the last task; empty if that was not measured."""
     trace, _ = read_trace(path / "trace.jsonl")
     found = [line for line in trace if line["kind"] == "diagnosis"]
     names = ("alignment", "by_chance", "hit_rate", "margin")
@@ -199,10 +198,10 @@ def _diagnosis(path: Path) -> Mapping[str, float]:
 
 
 def save_clouds(run: Path, config: Config, embedded: EmbeddedStream) -> None:
-    """NON-PRIVATE. Write drawn rows beside the picture of the first seed.
+    """NON-PRIVATE. Write a sample of true rows next to the picture of the first seed.
 
-    Nothing is written where privacy is enforced, nor where rows are seen by several encoders and
-    one plane cannot show them.
+    Nothing is written if privacy is enforced, or if clients have several encoders, whose rows one
+    plane cannot show.
     """
     directory = run / f"seed-{config.seeds[0]}"
     picture = directory / "picture.safetensors"
@@ -217,7 +216,7 @@ def save_clouds(run: Path, config: Config, embedded: EmbeddedStream) -> None:
     write_atomic(directory / CLOUD_FILE, seal_arrays(drawn))
 
 
-# -- what they mean in words -----------------------------------------------------------------------
+# -- the facts as sentences ------------------------------------------------------------------------
 
 _ADVERSARIES: Final = {
     "public": "what is published, not who took part",
@@ -242,7 +241,7 @@ def privacy_words(facts: RunFacts) -> list[str]:
 
 
 def _factor(unit: str, epsilon: float | None) -> str:
-    """What a finite ε means for probabilities."""
+    """A sentence on what a finite ε means for probabilities."""
     if not epsilon:
         return ""
     value = math.exp(min(epsilon, 700.0))
@@ -272,14 +271,14 @@ def _scores(facts: RunFacts) -> str:
     rule = facts.result.get("evaluate", "stored")
     return {
         "stored": "Scores in this report are exact figures on test rows; ε does not cover them.",
-        "shown": "Exact scores were shown on the screen and are stored nowhere, also not here.",
-        "private": "The score is a noisy count that was paid for; ε covers it.",
+        "shown": "Exact scores were shown on the screen only; they are not stored.",
+        "private": "The score is a noisy count that was charged to the budget; ε covers it.",
         "none": "Nothing was evaluated.",
     }[rule]
 
 
 def who_sees_what(facts: RunFacts) -> str:
-    """The round as boxes in order: who holds what, what leaves, who can see it."""
+    """A round as boxes in order: what clients keep, what leaves them, and who can see it."""
     charges = facts.spending.charges if facts.spending else ()
     kinds = list(dict.fromkeys(messages_of(charge)[0] for charge in charges))
     boxes = [
@@ -310,7 +309,7 @@ def _message(kind: MessageKind) -> tuple[str, str, str]:
 
 
 def match_words(facts: RunFacts) -> str:
-    """How well candidates were named, where a simulation knows it."""
+    """A sentence on how well candidates were matched; empty if it was not measured."""
     known = facts.diagnosis
     if "alignment" not in known:
         return ""

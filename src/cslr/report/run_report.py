@@ -1,8 +1,7 @@
 """The HTML report: one run or several in one self-contained file, and the parts of such a page.
 
-No address in a page is ever fetched. Colours are CSS variables with a light and a dark value, which
-charts use too. There is no script from anybody else in a page, so nothing has to be trusted to read
-it.
+A page loads nothing from the network and contains no third-party script. Colours are CSS variables
+with a light and a dark value, which charts use too.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ summary:focus-visible, a:focus-visible, .scroll:focus-visible, pre:focus-visible
 
 
 def page(title: str, body: str, script: str = "") -> str:
-    """A whole document."""
+    """A complete HTML document."""
     run = f"<script>{script}</script>" if script else ""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -133,7 +132,7 @@ def page(title: str, body: str, script: str = "") -> str:
 
 
 def figures(shown: Iterable[tuple[str, str, str]]) -> str:
-    """Key figures as tiles: (what, figure, kind), where kind gives the colour."""
+    """Key figures as tiles: (what, figure, kind), where kind determines the colour."""
     tiles = "".join(
         f'<div class="{kind}"><dt>{escape(what)}</dt><dd>{escape(value)}</dd></div>'
         for what, value, kind in shown
@@ -148,19 +147,19 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def section(title: str, *parts: str, level: int = 2) -> str:
-    """A heading and what stands below it; nothing if there is nothing."""
+    """A heading and its content; empty if there is no content."""
     content = "\n".join(part for part in parts if part)
     return f"<h{level}>{escape(title)}</h{level}>\n{content}\n" if content else ""
 
 
 def figure(drawn: str, caption: str, data: str = "") -> str:
-    """A chart with what it shows in words, and its numbers below."""
+    """A chart with its caption, and its numbers to unfold."""
     numbers = details("The numbers", data) if data else ""
     return f"<figure>{drawn}<figcaption>{escape(caption)}</figcaption>{numbers}</figure>"
 
 
 def details(summary: str, content: str) -> str:
-    """Something to unfold."""
+    """Content that the reader can unfold."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
@@ -171,7 +170,7 @@ def table(
     styles: Sequence[Sequence[str]] | None = None,
     words: bool = False,
 ) -> str:
-    """A table of plain texts; ``styles`` are of its cells after the first of each row."""
+    """A table of plain texts; ``styles``: CSS of the cells after the first of each row."""
     kind = ' class="words"' if words else ""
     head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name in names)
     body = []
@@ -206,6 +205,10 @@ _YARDSTICKS: Final = (
     ("zero-shot", "zero-shot, no private data", "zero"),
     ("finetune", "finetune, no replay", "finetune"),
 )
+_READING: Final = (
+    "Zero-shot needs no private data; pooled training has all of it without privacy; finetune has "
+    "no replay and forgets."
+)
 _BANDS: Final = 8
 _MOST_PANELS: Final = 12
 
@@ -231,7 +234,7 @@ def report_page(runs: Sequence[RunFacts]) -> str:
 
 
 def verdict_box(facts: RunFacts) -> str:
-    """The verdict, large, and what was run."""
+    """The verdict in large letters, what was run, and key figures."""
     verdict, result = verdict_of(facts.result), facts.result
     what = (
         f"{result['method']} on {result['stream']}, {result['scenario']}-incremental, "
@@ -246,7 +249,7 @@ def verdict_box(facts: RunFacts) -> str:
 
 
 def _key_figures(facts: RunFacts) -> list[tuple[str, str, str]]:
-    """The average score beside its yardsticks, and the promise."""
+    """The average score next to its yardsticks, and ε."""
     result = facts.result
     shown = []
     if result.get("aa") is not None:
@@ -261,12 +264,13 @@ def _key_figures(facts: RunFacts) -> list[tuple[str, str, str]]:
 
 
 def run_parts(facts: RunFacts, name: str, level: int = 2) -> list[str]:
-    """All sections of one run; ``name`` keeps its charts apart from others in the page."""
+    """All sections of one run; ``name`` makes the ids of its charts unique in the page."""
     config = json.dumps(facts.config.model_dump(mode="json"), indent=2, ensure_ascii=False)
     command = f'<pre tabindex="0">{escape(command_of(facts.config))}</pre>'
     settings = details("All settings", f'<pre tabindex="0">{escape(config)}</pre>')
     promise = "".join(map(paragraph, privacy_words(facts)))
     against = table(("adversary", "sees", "ε"), adversaries(facts), "End-to-end ε", words=True)
+    matching = match_words(facts)
     return [
         verdict_box(facts),
         section("What is promised", promise, against, level=level),
@@ -279,9 +283,7 @@ def run_parts(facts: RunFacts, name: str, level: int = 2) -> list[str]:
             section("Map of the public space", _map(facts, name), level=level),
             section("Signal and noise", _noise(facts, name), level=level),
         ),
-        section("Matching", paragraph(match_words(facts)), level=level)
-        if match_words(facts)
-        else "",
+        section("Matching", paragraph(matching), level=level) if matching else "",
         section("Who sees what", who_sees_what(facts), level=level),
         section("How it was run", command, settings, level=level),
     ]
@@ -308,19 +310,12 @@ def _scores(facts: RunFacts, name: str) -> list[str]:
     numbers = table(("", *facts.tasks), curves, f"Mean {metric} on the tasks seen so far, %")
     shown = {which: matrix for which, matrix in matrices.items() if which != "majority"}
     chart = accuracy_chart(shown, method, facts.tasks, metric, f"{name}-accuracy")
-    parts = [figure(chart, f"Mean {metric} on the tasks seen so far. {_reading()}", numbers)]
+    parts = [figure(chart, f"Mean {metric} on the tasks seen so far. {_READING}", numbers)]
     if 1 < len(facts.tasks) <= _MOST_PANELS:
         panels = task_panels(shown, method, facts.tasks, f"{name}-tasks")
-        caption = "The same for each task by itself, from the moment it is learnt on."
+        caption = "The same for each task separately, from the moment it is learnt on."
         parts.append(figure(panels, caption))
     return [_side_by_side(*parts)]
-
-
-def _reading() -> str:
-    return (
-        "Zero-shot needs no private data; pooled training has all of it without privacy; finetune "
-        "has no replay and forgets."
-    )
 
 
 def _heat_map(facts: RunFacts) -> str:
@@ -336,13 +331,11 @@ def _heat_map(facts: RunFacts) -> str:
 
 
 def _heat(value: float | None, unseen: bool) -> str:
-    """The fuller, the better; at most so dark that text on it stays readable."""
+    """The style of a cell: darker for a higher score, but text on it stays readable."""
     if value is None:
         return ""
-    share = max(0.0, min(1.0, value / 100)) ** 2 * 45
+    share = 0.0 if unseen else max(0.0, min(1.0, value / 100)) ** 2 * 45
     faded = ";color:var(--muted)" if unseen else ""
-    if unseen:
-        share = 0.0
     return f"background:color-mix(in srgb, var(--heat) {share:.0f}%, var(--bg)){faded}"
 
 
@@ -361,11 +354,11 @@ def _budget(facts: RunFacts, name: str) -> str:
         (group, _epsilon(after), "–" if scores is None else _number(scores[n]))
         for n, (group, after) in enumerate(zip(names, spending.after, strict=True))
     ]
-    numbers = table(("after", "ε spent", "mean score, %"), rows, "What each release bought")
+    numbers = table(("after", "ε spent", "mean score, %"), rows, "ε and score after each task")
     chart = budget_chart(spending.after, scores, names, f"{name}-budget")
     capped = "" if cap is None else f" A {unit} contributes to at most {cap} of the tasks."
     if cap == 1 and len(spending.charges) > 1:
-        capped += " Later releases are about others, so they add nothing to anybody's ε."
+        capped += f" Later releases are about other units and do not raise any {unit}'s ε."
     caption = (
         f"ε of one {unit} against the roster, read from the ledger: {len(spending.charges)} "
         f"releases.{capped}"
@@ -397,9 +390,11 @@ def _noise(facts: RunFacts, name: str) -> str:
     directions = _bands(_mean(np.square(facts.picture["directions"])))
     by_direction = bars_chart(directions, "signal to noise", 1.0, f"{name}-directions")
     first = figure(by_block, "By block of a release. Below 1 (dashed) noise is larger.")
-    caption = "Of the means, by public direction, leading ones first. A mean over many is trusted "
-    second = figure(by_direction, f"{caption}where a single one is not.")
-    return first + second
+    caption = (
+        "Of the means, by public direction, leading ones first. The average of many directions can "
+        "be reliable where a single direction is not."
+    )
+    return first + figure(by_direction, caption)
 
 
 def _bands(power: Sequence[float]) -> dict[str, float]:
@@ -415,7 +410,7 @@ def _bands(power: Sequence[float]) -> dict[str, float]:
 
 
 def _mean(rows: np.ndarray) -> list[float]:
-    """Means over releases, of what is known."""
+    """Means over releases, without NaN."""
     known = np.isfinite(rows)
     total = np.where(known, rows, 0.0).sum(axis=0)
     count = known.sum(axis=0)

@@ -1,4 +1,4 @@
-"""One picture that tells what a run is about: who forgets, who holds, and what privacy costs."""
+"""One figure that sums up a stream: scores of CSLR next to its yardsticks, and each run's ε."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _STYLES: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
 }
 _UNITS: Final = {"person": ("#1f5fa8", "o"), "client": ("#4a86c5", "s")}
 _APART: Final = 5.5
-"""Least distance of two labels, in points of the score."""
+"""Least vertical distance of two labels, in points of the score."""
 
 
 def write_story(runs: Sequence[Path], path: Path) -> None:
-    """Write the picture of one stream: a run that hides a person, one that hides a client, or both.
+    """Draw runs on one stream: with a person as the unit of privacy, with a client, or both.
 
-    The file is PNG or SVG, as its name says.
+    The file is PNG or SVG, depending on its suffix.
     """
     facts = [read_facts(run) for run in runs]
     _check(facts)
@@ -36,7 +36,8 @@ def write_story(runs: Sequence[Path], path: Path) -> None:
     figure = Figure(figsize=(8.4, 4.4), layout="constrained", facecolor="white")
     axes = figure.add_subplot()
     tasks = facts[0].tasks
-    ends = [_line(axes, facts[0].matrices[name], *_STYLES[name]) for name in _drawn(facts[0])]
+    matrices = facts[0].matrices
+    ends = [_line(axes, matrices[name], *_STYLES[name]) for name in _STYLES if name in matrices]
     for run in facts:
         unit = run.config.privacy.unit
         colour, marker = _UNITS[unit]
@@ -69,25 +70,20 @@ def _check(runs: Sequence[RunFacts]) -> None:
             raise ConfigError(f"{run.run.path}: no exact scores are stored, so nothing is drawn")
 
 
-def _drawn(run: RunFacts) -> list[str]:
-    return [name for name in _STYLES if name in run.matrices]
-
-
 def _line(
     axes: Any, matrix: Any, label: str, colour: str, style: dict[str, Any]
 ) -> tuple[float, str, str]:
-    """Draw a curve; where it ends, its label and its colour."""
+    """Draw a curve; returns its last value, its label and its colour."""
     values = curve(matrix)
     axes.plot(range(1, len(values) + 1), values, color=colour, **style)
     return values[-1], label, colour
 
 
 def _label(axes: Any, ends: list[tuple[float, str, str]], tasks: int) -> None:
-    """Labels right of the lines, moved apart where they would overlap, from above down."""
+    """Write labels to the right of the lines, from top to bottom, so that none overlap."""
     below = 200.0
     for value, label, colour in sorted(ends, reverse=True):
-        height = min(value, below - _APART)
-        below = height
+        below = min(value, below - _APART)
         text = f"  {label}: {value:.0f} %"
-        at = {"xytext": (tasks + 0.05, height), "textcoords": "data", "va": "center"}
+        at = {"xytext": (tasks + 0.05, below), "textcoords": "data", "va": "center"}
         axes.annotate(text, (tasks, value), color=colour, annotation_clip=False, **at)

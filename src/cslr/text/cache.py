@@ -15,10 +15,10 @@ lists the folder again. At worst a vector is lost and encoded once more.
 Private: an embedding reveals much about its text, and a file's size the number of texts. Only the
 owner can read files and list folders; protect a cache as you protect the texts.
 
-``embed_rows`` embeds texts through the cache: cached vectors are looked up, the others encoded and
-stored. A text becomes one row or several, one below the other; ``starts`` (n + 1,) says where the
-rows of each text begin. Sentences have one row each, tagged sentences one a word. A long job is cut
-into batches of similar length, and a bar shows how far it is.
+``embed_rows`` embeds texts through the cache: cached vectors are looked up, the others are encoded
+and stored. A text has one row or several; the rows of all texts are concatenated, and ``starts``
+(n + 1,) says where those of each text begin. Sentences have one row each, sentences for tagging one
+per word. A long job is cut into batches of texts of similar length and shows its progress.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 _ARITHMETIC = "batches of eight"
-"""How vectors are computed. Another way rounds differently, so it gets folders of its own."""
+"""How vectors are computed, part of each folder's name: another way would round differently."""
 _KEY_BYTES = 16
 _MOST_SEGMENTS = 32
 _MOST_RACES = 100
@@ -104,7 +104,8 @@ class EmbeddingCache:
         keys = _keys(encoder_id, texts)
         cached = np.zeros(len(keys), dtype=np.bool_)
         segments = self._segments(self.folder(encoder_id))
-        vectors = np.empty((len(keys), _dimension(segments)), dtype=np.float32)
+        dimension = segments[0].vectors.shape[1] if segments else 0
+        vectors = np.empty((len(keys), dimension), dtype=np.float32)
         for segment in segments:
             index = np.searchsorted(segment.keys, keys)
             index[index == len(segment.keys)] = 0
@@ -131,7 +132,7 @@ class EmbeddingCache:
             self._compact(folder)
 
     def _segments(self, folder: Path) -> list[_Segment]:
-        """All segments of a folder, by name; listed anew if a compaction removed one meanwhile."""
+        """All segments of a folder, by name; listed again if a compaction removed one meanwhile."""
         for _ in range(_MOST_RACES):
             names = _names(folder)
             with suppress(FileNotFoundError):
@@ -147,7 +148,7 @@ class EmbeddingCache:
         raise CacheCorrupted(f"{folder} lists files that do not exist; delete it and run again")
 
     def _verify(self, folder: Path, names: list[Path]) -> None:
-        """Read what is new in a folder and forget what is gone from it."""
+        """Read and verify new segments of a folder, and forget those that were removed."""
         for path in names:
             if path not in self._verified:
                 self._verified[path] = _read(path)
@@ -189,10 +190,6 @@ def _segment(keys: NDArray[np.void], vectors: FloatArray) -> _Segment:
     first[1:] = keys[1:] != keys[:-1]
     dtype = np.float16 if vectors.dtype == np.float16 else np.float32
     return _Segment(keys[first], np.ascontiguousarray(vectors[order][first], dtype=dtype))
-
-
-def _dimension(segments: Sequence[_Segment]) -> int:
-    return segments[0].vectors.shape[1] if segments else 0
 
 
 def _names(folder: Path) -> list[Path]:
@@ -270,15 +267,15 @@ class Recipe:
     encoder: str
     """The encoder's id."""
     encode: Callable[[list[str]], FloatArray]
-    """The rows of all texts given, one below the other, float32."""
+    """The rows of all given texts, concatenated, float32."""
     keys: Callable[[str], list[str]]
-    """One key a row of a text; never empty."""
+    """The cache keys of a text, one per row; never empty."""
     together: bool = False
-    """Whether a row depends on its text alone however many are given; if not, one text is."""
+    """Whether texts may be encoded in batches, because no text affects another's rows."""
     row: str = "text"
-    """What a row stands for."""
+    """What a row stands for, in messages."""
     dtype: type[np.float32] | type[np.float16] = np.float32
-    """What is kept of a vector. Fresh ones are rounded too, so they equal those read back."""
+    """The precision of the cache. Fresh vectors are rounded too, so they equal cached ones."""
 
 
 def embed_rows(
@@ -292,7 +289,7 @@ def embed_rows(
     place_of = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     distinct = list(place_of)
     places = np.array([place_of[text] for text in texts])
-    _, first = np.unique(places, return_index=True)  # where each distinct text stands
+    _, first = np.unique(places, return_index=True)  # the first index of each distinct text
     keys = [recipe.keys(text) for text in distinct]
     starts = starts_of(keys)
     whole, cached = _look_up(keys, starts, recipe, cache)
@@ -315,7 +312,7 @@ def embed_rows(
 
 
 def are_independent(encoder: object) -> bool:
-    """Whether an encoder promises that a row depends on its text alone, whatever is beside it."""
+    """Whether an encoder promises that a row depends on its text alone, not on the batch."""
     return getattr(encoder, "rows_independent", False) is True
 
 
@@ -326,7 +323,7 @@ def starts_of(parts: Sequence[Sized]) -> IntArray:
 
 def unit_rows(vectors: FloatArray, starts: IntArray, encoder_id: str) -> FloatArray:
     """(rows, d) float32 of unit norm; raises ``EncoderError`` for zero or non-finite vectors."""
-    # A sum along the last axis of a plain array: a buffered einsum would split rows by their place.
+    # A sum along the last axis: einsum's buffers would make rounding depend on a row's position.
     norms = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
     if len(bad):
@@ -370,7 +367,7 @@ def _encode_missing(
     vectors: FloatArray = np.empty((starts[-1], 0), dtype=recipe.dtype)
     with progress_bar(len(texts), progress) as bar:
         for chunk in slices(list(range(len(texts))), _CHUNK):
-            # Texts of similar length together: encoders make batches of equally many tokens.
+            # Texts of similar length together: encoders batch texts with equally many tokens.
             for piece in slices(sorted(chunk, key=lambda index: len(texts[index])), PIECE):
                 for part in [piece] if recipe.together else slices(piece, 1):
                     rows = _rows_of(starts, np.array(part))
@@ -436,7 +433,7 @@ def _merge(
 
 
 def _rows_of(starts: IntArray, places: IntArray) -> IntArray:
-    """The rows of the texts at ``places``, one text's after the other's."""
+    """The indices of the rows of the texts at ``places``, text by text."""
     counts = np.diff(starts)[places]
     ends = np.cumsum(counts)
     rows: IntArray = np.arange(ends[-1]) + np.repeat(starts[places] - (ends - counts), counts)
@@ -444,7 +441,7 @@ def _rows_of(starts: IntArray, places: IntArray) -> IntArray:
 
 
 def _texts_of(starts: IntArray, rows: IntArray) -> IntArray:
-    """Which text each of the rows belongs to."""
+    """The index of the text that each of the rows belongs to."""
     return np.searchsorted(starts, rows, side="right").astype(np.int64) - 1
 
 

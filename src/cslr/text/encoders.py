@@ -1,8 +1,8 @@
 """Frozen text encoders: a text becomes a vector of unit norm, on the device that holds the text.
 
-An encoder is public (§4 of the design, "Public space"): its ``id`` names the weights, so that two
-runs, two clients or a cache can check that they use the same embedding space. The model is loaded
-at the first ``encode``; a run whose texts are all cached imports no torch.
+An encoder is public: its ``id`` identifies the weights, so that two runs, two clients or a cache
+can check that they use the same embedding space. The model is loaded at the first ``encode``; a run
+whose texts are all cached imports no torch.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from cslr.text.words import TokenEncoder, load_token_encoder
 __all__ = ["Encoder", "SentenceEncoder", "WordMeans", "embed", "load_encoder"]
 
 TRIALS: Final = ("one two three", "The dose of the tablets was lowered by the doctor.")
-"""Texts of nobody, by which packed vectors are compared with the model's own."""
+"""Fixed texts for which packed vectors are compared with the model's own."""
 CLOSE: Final = 1e-5
-"""How far apart their entries may be: rounding of vectors of length one."""
+"""Largest difference of an entry that counts as rounding; vectors have length one."""
 _LAYER: Final = re.compile(r"layer(-?\d+)")
 
 
@@ -51,8 +51,8 @@ class Encoder(Protocol):
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
         An encoder with an attribute ``rows_independent = True`` promises that a row depends on its
-        text alone, bit for bit. Others are given one text at a time: texts may not move each
-        other's vectors.
+        text alone, bit for bit. Others get one text at a time, because no text may affect another's
+        vector.
         """
 
 
@@ -61,9 +61,9 @@ def load_encoder(name: str = "minilm") -> Encoder:
 
     ``"minilm"`` is all-MiniLM-L6-v2 and ``"mpnet"`` all-mpnet-base-v2 from installed packages, an
     existing directory is a model in sentence-transformers' layout, and ``org/name`` is fetched from
-    the hub at first use. ``minilm+rotated`` is a stand-in made of the first, see ``stand_ins``, and
-    so is ``minilm+layer-3``, the mean of a text's words in the third layer from the end.
-    ``minilm+onnx`` is the first in ONNX Runtime, see ``onnx_encoder``.
+    the hub at first use. ``minilm+rotated`` is a stand-in derived from MiniLM (``stand_ins``),
+    ``minilm+layer-3`` the mean of a text's word vectors in the third layer from the end, and
+    ``minilm+onnx`` MiniLM in ONNX Runtime (``onnx_encoder``).
     """
     base, plus, change = name.rpartition("+")
     if plus and not Path(name).expanduser().is_dir():
@@ -101,8 +101,8 @@ class SentenceEncoder:
 
         Guarantee: a row depends on its text alone, bit for bit, because texts are packed without
         padding (``cslr.text.packed``) or every forward pass has a fixed shape
-        (``cslr.text.fixed_shapes``). In ordinary batches it would depend on the other texts by
-        rounding, and the vectors of public sentences are published without noise.
+        (``cslr.text.fixed_shapes``). In ordinary batches rounding would depend on the other texts,
+        and the vectors of public sentences are published without noise.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -143,7 +143,7 @@ class SentenceEncoder:
 
     @cached_property
     def _packed(self) -> PackedBert | None:
-        """The model over packed texts, if it is a BERT whose vectors come out as its own."""
+        """The model over packed texts; None unless it is a BERT that gives its own vectors then."""
         packed = PackedBert.of(self._model) if self._has_tokens else None
         if packed is None or (self._model.max_seq_length or packed.longest + 1) > packed.longest:
             return None
@@ -154,7 +154,7 @@ class SentenceEncoder:
 
     @cached_property
     def _batched(self) -> bool:
-        """Whether texts are encoded in batches: the model has tokens and keeps rows apart."""
+        """Whether texts are encoded in batches: rows of a batch do not affect each other."""
         return self._has_tokens and rows_are_independent(
             self._forward, "one two three", "three two one"
         )

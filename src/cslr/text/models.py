@@ -72,7 +72,7 @@ def model_id(source: Source) -> str:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file; weights are read again only when their size or time has changed."""
+    """SHA-256 of a file; a large file is read again only if its size or time has changed."""
     stat = path.stat()
     if stat.st_size > _LARGE:
         return _digest_of_weights(path, stat.st_size, stat.st_mtime_ns)
@@ -81,12 +81,13 @@ def _digest(path: Path) -> str:
 
 @lru_cache
 def _digest_of_weights(path: Path, size: int, changed: int) -> str:
+    """SHA-256 of a file; size and time of change are part of the key under which it is cached."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def declared(source: Source, key: str) -> int | None:
-    """A whole number of a directory's config.json, read without any library; None if not there."""
+    """A whole number from a directory's config.json, read without any library; None if missing."""
     if isinstance(source, str):
         return None
     try:
@@ -97,10 +98,10 @@ def declared(source: Source, key: str) -> int | None:
 
 
 def load_model(source: Source, library: str, kind: str, load: Callable[..., _Model]) -> _Model:
-    """``load(library, place, **settings)`` without output; failures are ``EncoderError``s.
+    """``load(library, place, **settings)`` without output; failures become ``EncoderError``s.
 
-    ``settings`` keep a directory off the network and a model's own code from running; ``kind``
-    says in the error what the source has to be.
+    ``settings`` disable the network for a directory, and code that comes with a model. ``kind``
+    says in the error message what the source must be.
     """
     with _quiet():
         try:
@@ -113,12 +114,12 @@ def load_model(source: Source, library: str, kind: str, load: Callable[..., _Mod
         local = isinstance(source, Path) or _offline()
         try:
             return load(imported, str(source), local_files_only=local, trust_remote_code=False)
-        except Exception as error:  # the libraries raise a dozen kinds; all mean the same
+        except Exception as error:  # the libraries raise many kinds, which all mean this
             raise EncoderError(_cannot_load(source, kind, error)) from error
 
 
 def import_late(name: str) -> Any:
-    """Import a heavy library now; typed Any, so that type checking needs no torch."""
+    """Import a heavy library when it is needed; typed Any, so type checking needs no torch."""
     return importlib.import_module(name)
 
 

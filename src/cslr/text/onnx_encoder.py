@@ -33,9 +33,9 @@ ROWS: Final = 16
 OPERATORS: Final = 17
 """Version of ONNX's operators; part of the export's name."""
 LEAST_COSINE: Final = 0.9999
-"""Between vectors of the export and of the model it was made of."""
+"""Least cosine between vectors of the export and of the original model."""
 TRIAL: Final = "The dose of the tablets was lowered by the doctor."
-"""Whose words rows are made of to see whether bits depend on what stands beside them."""
+"""A fixed text. Its tokens are used to test whether the other rows of a batch affect a row."""
 
 
 class OnnxEncoder:
@@ -59,8 +59,7 @@ class OnnxEncoder:
         """(n, d) float32, rows of unit norm, in the order of the texts.
 
         Guarantee: a row depends on its text alone, bit for bit. Nothing is padded, and batches have
-        two rows, unless ONNX Runtime was seen to compute rows of as many tokens the same way in
-        larger ones.
+        two rows, unless a test with rows of as many tokens gave the same bits in larger batches.
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -68,7 +67,7 @@ class OnnxEncoder:
 
     @cached_property
     def _exported(self) -> _Exported:
-        """Read from the cache; exported before if it is not there."""
+        """The export in the cache; made first if it is not there."""
         folder = cache_root() / "models" / re.sub(r"\W+", "-", f"{self.id}-{OPERATORS}")
         if not folder.is_dir():
             _export(self.source, folder, self.id)
@@ -77,12 +76,12 @@ class OnnxEncoder:
 
 @dataclass(frozen=True)
 class _Exported:
-    """A folder with a model, its tokenizer and what is to be known about them."""
+    """A folder with an exported model, its tokenizer and its ``facts.json``."""
 
     folder: Path
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) of at least one text, not yet checked. A text without company is repeated."""
+        """(n, d) of at least one text, not yet checked. A text alone in its batch is repeated."""
         found = self._tokenizer.encode_batch([self.facts["prompt"] + text for text in texts])
         ids = [each.ids for each in found]
         vectors = np.empty((len(texts), self.facts["dimension"]), dtype=np.float32)
@@ -98,18 +97,18 @@ class _Exported:
         return facts
 
     def _rows_of(self, length: int) -> int:
-        """The most texts of so many tokens that may stand in a batch."""
+        """The most texts of so many tokens that a batch may have."""
         return ROWS if self._alike(length) else 2
 
     @cached_property
     def _tried(self) -> dict[int, bool]:
-        """What ``_alike`` found."""
+        """The results of ``_alike`` by length."""
         return {}
 
     def _alike(self, length: int) -> bool:
-        """Whether a row has the same bits in batches of two rows and of more, at every place.
+        """Whether a row has the same bits in batches of two rows and of more, at every position.
 
-        Tried once for every length that several texts have, on rows that are nobody's.
+        Tested once for every length that several texts have, on rows made of ``TRIAL``.
         """
         if length not in self._tried:
             first, *words, last = self._tokenizer.encode(TRIAL).ids
@@ -147,7 +146,7 @@ class _Exported:
 
 
 def _export(source: Source, folder: Path, name: str) -> None:
-    """Written beside its place and renamed, so that a folder is whole or missing."""
+    """Export into a temporary folder, check, and rename: ``folder`` is complete or missing."""
     for library in ("onnx", "onnxruntime"):
         _imported(library)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -160,12 +159,12 @@ def _export(source: Source, folder: Path, name: str) -> None:
         try:
             made.rename(folder)
         except OSError:
-            if not folder.is_dir():  # if it is, another process was first
+            if not folder.is_dir():  # else another process has made it meanwhile
                 raise
 
 
 def _write(folder: Path, library: Any, source: str, **settings: bool) -> FloatArray:
-    """Write model, tokenizer and facts; the vectors (n, d) of ``TRIAL`` as torch has them."""
+    """Write model, tokenizer and facts; returns torch's vectors (n, d) of ``TRIAL``."""
     torch = import_late("torch")
     arguments = {"use_safetensors": True, "attn_implementation": "eager"}
     model = library.SentenceTransformer(source, model_kwargs=arguments, device="cpu", **settings)
@@ -202,7 +201,7 @@ def _write(folder: Path, library: Any, source: str, **settings: bool) -> FloatAr
 
 
 def _check(vectors: FloatArray, expected: FloatArray, name: str) -> None:
-    """The export gives the vectors of the model it was made of."""
+    """Raise an error if the export's vectors are not close to the original model's."""
     one, other = (unit_rows(each, np.arange(len(TRIAL) + 1), name) for each in (vectors, expected))
     least = float((one * other).sum(axis=1).min())
     if least < LEAST_COSINE:
@@ -215,9 +214,9 @@ def _check(vectors: FloatArray, expected: FloatArray, name: str) -> None:
 def _of_equal_length(
     ids: Sequence[Sequence[int]], rows_of: Callable[[int], int]
 ) -> Iterator[list[int]]:
-    """Indices of texts with equally many tokens, shortest first.
+    """Batches of indices of texts with equally many tokens, shortest first.
 
-    rows_of: the most at a time of this many tokens; asked only where there are more than two.
+    rows_of: the largest batch for a number of tokens; called only if there are more than two texts.
     """
     by_length: defaultdict[int, list[int]] = defaultdict(list)
     for index, each in enumerate(ids):

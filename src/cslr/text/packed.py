@@ -1,13 +1,13 @@
-"""A BERT model over texts that stand one behind the other, without padding.
+"""A BERT model over texts that are concatenated (packed) instead of padded.
 
-Every layer but attention looks at one token at a time. So the tokens of several texts, of any
-lengths, fill the rows of one matrix, and attention is computed text by text. Nothing is padded, and
-matrix products have one of a few shapes (``SIZES``) however many texts there are; what is left of a
-matrix holds tokens of nobody.
+Every layer but attention processes one token at a time. So the tokens of several texts, of any
+lengths, fill the rows of one matrix, and attention is computed text by text. Texts are not padded,
+and matrix products have one of a few shapes (``SIZES``) however many texts there are; the unused
+rows of a matrix hold filler tokens, whose results are dropped.
 
-Guarantee: a vector depends on its text alone, bit for bit. The arithmetic of a row is the same
-wherever it stands in a matrix and in whichever of the sizes. That is tried once (``sizes``), and a
-size that treats rows differently is not used.
+Guarantee: a vector depends on its text alone, bit for bit. The arithmetic of a row is the same at
+every position of a matrix and in every size. That is tested once (``sizes``), and a size that
+treats rows differently is not used.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from cslr.text.models import import_late
 __all__ = ["SIZES", "PackedBert", "packs"]
 
 SIZES: Final = (32, 128, 512)
-"""Tokens of a matrix. More than the largest gain nothing: a core's products are busy."""
+"""Numbers of tokens of a matrix; larger ones are not faster."""
 _WORDS: Final = tuple(range(1, 12))
-"""Tokens of nobody, to try sizes with."""
+"""Arbitrary token ids, to test sizes with."""
 
 Tokens = Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
 class PackedBert:
-    """A ``transformers.BertModel`` on a CPU in single precision, with means of tokens above it."""
+    """A ``transformers.BertModel`` on a CPU in single precision, followed by mean pooling."""
 
     model: Any
 
     @classmethod
     def of(cls, model: Any) -> PackedBert | None:
-        """Of a sentence-transformers model; None if it has no such model, or rows do not agree.
+        """From a sentence-transformers model; None if it contains no such model or no size is safe.
 
-        Whether its vectors are the model's own is for the caller to check: a model may have other
-        layers above.
+        The caller must check that vectors equal the model's own: it may have further layers.
         """
         first = next(iter(model.children()), None)
         bert: Any = getattr(first, "auto_model", None)
@@ -59,7 +58,7 @@ class PackedBert:
         return packed if packed.sizes else None
 
     def vectors(self, texts: Sequence[Tokens]) -> FloatArray:
-        """(n, d) the means of the last layer's tokens, each brought to length one."""
+        """(n, d) the means of the last layer's token states, normalised to length one."""
         torch = import_late("torch")
         width = self.model.config.hidden_size
         found: FloatArray = np.empty((len(texts), width), dtype=np.float32)
@@ -76,9 +75,9 @@ class PackedBert:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Those of ``SIZES`` in which a text has the same bits at every place as in the largest.
+        """Those of ``SIZES`` in which a text has the same bits at every position as in the largest.
 
-        None if its bits depend on the place even there.
+        Empty if bits depend on the position even there.
         """
         torch = import_late("torch")
         one, other = _WORDS, _WORDS[::-1][:6]
@@ -107,16 +106,16 @@ class PackedBert:
         return import_late("torch").stack([each.sum(dim=0) / len(each) for each in by_text])
 
     def _embedded(self, texts: Sequence[Tokens], free: int) -> Any:
-        """(size, d) what enters the first layer."""
+        """(size, d) the input of the first layer; ``free`` filler tokens come last."""
         torch, tables = import_late("torch"), self.model.embeddings
-        nobody = [0] * free
-        ids = torch.tensor([token for text in texts for token in text] + nobody)
-        places = torch.tensor([place for text in texts for place in range(len(text))] + nobody)
+        filler = [0] * free
+        ids = torch.tensor([token for text in texts for token in text] + filler)
+        places = torch.tensor([place for text in texts for place in range(len(text))] + filler)
         states = tables.word_embeddings.weight[ids] + tables.token_type_embeddings.weight[0]
         return tables.LayerNorm(states + tables.position_embeddings.weight[places])
 
     def _through(self, layer: Any, states: Any, lengths: list[int]) -> Any:
-        """(size, d) states after a layer; lengths of the texts, and of what is nobody's."""
+        """(size, d) states after a layer; lengths: those of the texts and, last, of the filler."""
         torch, attention = import_late("torch"), layer.attention
         heads = self.model.config.num_attention_heads
         parts = []
@@ -124,19 +123,19 @@ class PackedBert:
             by_head = linear(states).view(1, len(states), heads, -1).transpose(1, 2)
             parts.append(by_head.split(lengths, dim=2))
         attend = torch.nn.functional.scaled_dot_product_attention
-        heard = [attend(*text) for text in list(zip(*parts, strict=True))[:-1]]
-        heard.append(parts[-1][-1])  # nobody's
-        context = torch.cat(heard, dim=2).transpose(1, 2).reshape(states.shape)
+        attended = [attend(*text) for text in list(zip(*parts, strict=True))[:-1]]
+        attended.append(parts[-1][-1])  # filler: no attention needed
+        context = torch.cat(attended, dim=2).transpose(1, 2).reshape(states.shape)
         states = attention.output.LayerNorm(attention.output.dense(context) + states)
         inner = torch.nn.functional.gelu(layer.intermediate.dense(states))
         return layer.output.LayerNorm(layer.output.dense(inner) + states)
 
 
 def packs(lengths: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Indices of texts that stand in one matrix, and its size: every text once.
+    """For each matrix the indices of its texts and its size; every text once.
 
-    A matrix of the largest size takes the longest text that is left and then always the longest
-    that fits. The last one has the smallest size that holds it.
+    A matrix takes the longest remaining text, and then repeatedly the longest that still fits into
+    the largest size. Its size is the smallest that holds its texts.
     """
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
     left = [lengths[index] for index in order]

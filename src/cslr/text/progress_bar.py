@@ -1,4 +1,4 @@
-"""A progress bar for long jobs of encoding; lines now and then in logs and pipes."""
+"""Progress of long encoding jobs: a bar on a terminal, a line every ten seconds in a log."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Final
 
 __all__ = ["PIECE", "progress_bar"]
 
-PIECE: Final = 256  # texts between two movements of the bar; also when a bar is worth showing
+PIECE: Final = 256  # texts between two updates; jobs of at most so many show no progress
 _EVERY: Final = 10.0  # seconds between two lines in a log
 
 
 class Bar:
-    """A progress bar, or nothing; ``advance`` works for both."""
+    """A progress bar, or none; ``advance`` works for both."""
 
     def __init__(self, progress: Any = None, task: Any = None) -> None:
         self._progress, self._task = progress, task
@@ -27,7 +27,7 @@ class Bar:
 
 
 class LineBar(Bar):
-    """A line on stderr at the beginning, and one every ten seconds."""
+    """A line on stderr at the beginning, and then at most one every ten seconds."""
 
     def __init__(self, total: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class LineBar(Bar):
 
 @contextlib.contextmanager
 def progress_bar(total: int, wanted: bool) -> Iterator[Bar]:
-    """A bar on stderr for jobs long enough to wait for; a line now and then in logs and pipes."""
+    """Progress of a long job on stderr: a bar, or lines if stderr is no terminal."""
     if not wanted or total <= PIECE:
         yield Bar()
         return

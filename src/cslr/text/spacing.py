@@ -1,4 +1,4 @@
-"""From running text to words with one space between them, as tagging takes it."""
+"""Split running text into words with one space between them, as tagging needs it."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Stand-ins for other encoders, derived from one model: ``minilm+rotated``, ``minilm+cut-128``.
 
-For experiments with several encoders where only one model is installed. Each changes the
+For experiments with several encoders when only one model is installed. Each changes the
 coordinates of that model:
 
     rotated     a random rotation: no information is lost, and all coordinates change
     cut-K       a rotation of which K coordinates are kept
-    noisy-S     a rotation, and S times a vector of unit length that follows from the text alone
+    noisy-S     a rotation, plus S times a vector of unit length that depends on the text alone
 
-They are public functions of an embedding, so an embedding is cached once, as the first encoder's.
-Another layer of the same model (``minilm+layer-3``) is no such function: see ``WordMeans``.
+They are public functions of an embedding, so only the model's own embedding is cached. Another
+layer of the same model (``minilm+layer-3``) is no such function: see ``WordMeans``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Derived", "derived"]
 
 _NAME: Final = re.compile(r"rotated|cut-[1-9]\d*|noisy-\d+(\.\d+)?")
 _FREQUENCY: Final = 997.0
-"""High enough that neighbouring embeddings get unrelated noise."""
+"""High enough that similar embeddings get unrelated noise."""
 
 
 @dataclass(frozen=True, eq=False)

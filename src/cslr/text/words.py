@@ -1,8 +1,8 @@
 """Frozen word vectors for tagging: one hidden layer of a transformer, pooled from pieces to words.
 
 A sentence is its words with one space between them, and every word gets a vector of unit norm,
-whatever its characters and however long the sentence. What is public and what is loaded when is
-as for whole texts (``cslr.text.encoders``).
+whatever its characters and however long the sentence. As in ``cslr.text.encoders``, an encoder is
+public and its model is loaded at the first ``encode``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MOST_PIECES = 512  # in one window, even if a model takes more: attention grows
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """The words of n sentences, one below the other. Private if the sentences are."""
+    """The vectors of the words of n sentences, concatenated. Private if the sentences are."""
 
     z: FloatArray  # (total words, d) float32, rows of unit norm
     starts: IntArray
@@ -127,13 +127,15 @@ class LayerEncoder:
         for batch, filled in filled_batches(pieces, lengths, bool(windows) and self._batched):
             for index, states in zip(batch, self._forward(filled), strict=False):
                 np.add.at(sums, windows[index].rows, states[windows[index].places])
-        return WordVectors(unit_rows(sums, starts, self.id), starts)  # a mean's length is no matter
+        return WordVectors(
+            unit_rows(sums, starts, self.id), starts
+        )  # sums have the means' direction
 
     def _windows(self, sentences: list[list[str]], starts: IntArray) -> list[_Window]:
-        """Every sentence as one window, or as several that overlap if the model takes no more.
+        """Every sentence as one window, or as several that overlap if it is too long for the model.
 
-        A piece counts in the window where it is further from an edge, so it has neighbours on
-        both sides. No piece is left out and none counts twice.
+        A piece in the overlap is used in the window where it is farther from the edge, so it has
+        context on both sides. Every piece is used exactly once.
         """
         if not sentences:
             return []
@@ -162,7 +164,7 @@ class LayerEncoder:
         return windows
 
     def _readable(self, sentences: list[list[str]]) -> list[list[str]]:
-        """The words, with the unknown word where the tokenizer makes nothing of one."""
+        """The words; those without any token are replaced by the tokenizer's unknown token."""
         vocabulary = list({word for words in sentences for word in words})
         pieces = self._tokenizer(
             [[word] for word in vocabulary], is_split_into_words=True, add_special_tokens=False
@@ -193,16 +195,16 @@ class LayerEncoder:
 
     @cached_property
     def _batched(self) -> bool:
-        """Whether the model keeps the rows of a batch apart."""
+        """Whether windows are encoded in batches: rows of a batch do not affect each other."""
         pieces = self._tokenizer("one two three")["input_ids"]
         return rows_are_independent(self._forward, pieces, pieces[::-1])
 
     @cached_property
     def _longest(self) -> int:
-        """Pieces in a window, with the special ones at its ends."""
+        """The most pieces of a window, including the special ones at its ends."""
         positions = getattr(self._model.config, "max_position_embeddings", None) or _MOST_PIECES
         table = getattr(getattr(self._model, "embeddings", None), "position_embeddings", None)
-        padding = getattr(table, "padding_idx", None)  # RoBERTa's kin count positions after it
+        padding = getattr(table, "padding_idx", None)  # RoBERTa-like models count positions from it
         taken = 0 if padding is None else padding + 1
         return int(min(self._tokenizer.model_max_length, positions - taken, _MOST_PIECES))
 
@@ -228,10 +230,10 @@ def embed_words(
 ) -> WordVectors:
     """The words' vectors in the order of ``texts``; only what is not cached is encoded.
 
-    Vectors are kept as float16: there are as many as words, the rounding is far below what one
-    word differs from another by, and it halves the disk. Fresh ones are rounded the same way, so
-    a first run and a repeated one give the same bits. Equal texts are encoded once; long jobs are
-    stored as they go, so that an interruption loses at most 4,096 texts' work.
+    Vectors are cached as float16, which halves the space; the rounding is far smaller than the
+    differences between words. Fresh ones are rounded the same way, so a first run and a repeated
+    one give the same bits. Equal texts are encoded once; long jobs are stored as they go, so that
+    an interruption loses at most 4,096 texts' work.
     """
     if not texts:
         empty = np.empty((0, encoder.dimension), dtype=np.float32)
@@ -253,8 +255,8 @@ class _Window:
     """Tokens that pass through the model together, and those whose vectors are used."""
 
     pieces: list[int]
-    places: IntArray  # (k,) where the counting pieces are
-    rows: IntArray  # (k,) the word each of them belongs to
+    places: IntArray  # (k,) the positions of the pieces that are used
+    rows: IntArray  # (k,) the word that each of them belongs to
 
 
 def _keys(text: str) -> list[str]:
@@ -278,7 +280,7 @@ def _load(library: Any, source: str, **settings: bool) -> tuple[Any, Any]:
     tokenizer.truncation_side = "right"
     before_pieces = tokenizer.backend_tokenizer.pre_tokenizer
     if type(before_pieces).__name__ == "ByteLevel":
-        before_pieces.add_prefix_space = True  # a word alone is read as in running text
+        before_pieces.add_prefix_space = True  # a single word gets the tokens of running text
     model, loading = library.AutoModel.from_pretrained(
         source, use_safetensors=True, dtype="float32", output_loading_info=True, **settings
     )

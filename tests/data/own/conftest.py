@@ -1,4 +1,4 @@
-"""One small declaration of each family, and a way to write rows down."""
+"""One small declaration of each family, and a fixture that writes rows to a file."""
 
 from __future__ import annotations
 

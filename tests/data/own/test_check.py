@@ -1,4 +1,4 @@
-"""What a report says of a file, and to whom."""
+"""The report of `cslr data check` on a file."""
 
 from __future__ import annotations
 

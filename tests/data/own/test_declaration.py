@@ -1,4 +1,4 @@
-"""A declaration: what it may say, and one line for what it may not."""
+"""Declarations: what is accepted, and a one-line error for everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft: guessed, marked as such, refused until somebody stands by it."""
+"""Drafts of declarations: what is guessed, and that a draft is refused until it is confirmed."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ SHREDS += [b"# a = b\n", b'\\ud800"', b"\xef\xbb\xbf", b"\t", b" ", b"|", b"O", 
 
 @st.composite
 def mangled(draw: st.DrawFn, ending: str) -> bytes:
-    """Good bytes with pieces cut out, doubled and put in."""
+    """Valid bytes with random pieces removed, duplicated and inserted."""
     content = GOOD[ending]
     for _ in range(draw(st.integers(0, 6))):
         start = draw(st.integers(0, len(content)))

@@ -1,4 +1,4 @@
-"""Twenty files with odd column names, made for this: what each column says is guessed."""
+"""Guesses of column roles on twenty files with unusual column names, written for this test."""
 
 from __future__ import annotations
 

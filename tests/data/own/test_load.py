@@ -1,4 +1,4 @@
-"""One's own rows as a stream: every format alike, and nothing from the rows but rows."""
+"""Own rows as a stream: the same from every format; public facts come from the declaration."""
 
 from __future__ import annotations
 

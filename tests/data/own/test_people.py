@@ -99,7 +99,7 @@ def test_a_row_without_a_person_is_a_bad_row(write, rows, by_person):
 
 
 def test_nobody_moves_another_person_between_train_and_test(write, rows, by_person):
-    """With a client as the unit a client's people are counted; here that would show one of them."""
+    """With a client as the unit a client's people are counted; here a count would reveal one."""
     many = [{**rows[0], "person": f"p{n}"} for n in range(40)]
     declared = by_person(columns={"task": "task", "person": "person"}, people=50, test_share=0.3)
 

@@ -31,7 +31,7 @@ def review(part: str, domain: str, label: Any, number: int) -> str:
 
 
 def reviews(part: str, negative: int, positive: int) -> list[str]:
-    """As many of each label for every domain, the five and music, which is no task."""
+    """Equally many rows of each label for the five domains and for music, which is no task."""
     return [
         review(part, domain, label, number)
         for label, count in enumerate((negative, positive))

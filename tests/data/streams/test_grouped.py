@@ -1,4 +1,4 @@
-"""Streams whose labels are two things each: the rows of another stream under broader labels."""
+"""Streams with two modes per label: the rows of another stream under broader labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streams that come with the program: what desk and ward hold, and how they are parted."""
+"""The embedded streams desk and ward: their rows, and the split into train and test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parts(stream: Stream) -> tuple[Rows, Rows]:
 
 
 def letters(text: str) -> str:
-    """What a text says, without spaces, marks and capitals."""
+    """A text without white space, punctuation and capitals."""
     return "".join(re.findall(r"\w", text.lower()))
 
 

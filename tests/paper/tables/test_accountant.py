@@ -1,4 +1,4 @@
-"""What the noise table costs; ``tests/paper`` holds the same numbers by other means."""
+"""The ε of the noise table; ``tests/paper`` computes the same numbers independently."""
 
 from __future__ import annotations
 

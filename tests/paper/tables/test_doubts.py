@@ -1,4 +1,4 @@
-"""The paper's contradictions are computed from its numbers, and would go if the numbers did."""
+"""The paper's contradictions are computed from its numbers and change with them."""
 
 from __future__ import annotations
 

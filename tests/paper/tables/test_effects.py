@@ -1,4 +1,4 @@
-"""Margins between methods: over shared seeds, corrected, and silent where nothing can be said."""
+"""Margins between methods: over shared seeds, corrected, and empty if undefined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader sees of a figure, and that nothing missing is made up."""
+"""How an entry of a table is printed, and that missing seeds are marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every cell stands in its place, or the experiment file is told what is wrong with it."""
+"""Every cell is in its place, or the error names the mistake in the experiment file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sheet in Markdown, LaTeX and CSV: the same content, safely spelled."""
+"""A sheet in Markdown, LaTeX and CSV: the same content, correctly escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said about a number of the paper and ours."""
+"""Verdicts on the paper's numbers and ours."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def cached(cache, monkeypatch):
-    """Children inherit it."""
+    """The cache directory, which child processes inherit."""
     monkeypatch.setenv("CSLR_CACHE_DIR", str(cache))
 
 
@@ -58,7 +58,7 @@ def lines_of(places) -> Callable[[Cell], list[dict[str, Any]]]:
 
 @pytest.fixture
 def timeless() -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
-    """Lines without how long each took: all that may differ between two runs."""
+    """Lines without their seconds, the only part that may differ between two runs."""
 
     def strip(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [

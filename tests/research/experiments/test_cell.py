@@ -1,4 +1,4 @@
-"""One cell: what its trace says, that it can be made again and goes on where it stopped."""
+"""One cell: its trace, that it is reproducible, and that it resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = [
 
 
 class Killed(BaseException):
-    """What ends a process passes every ``except Exception``."""
+    """Ends a run as a killed process would: no ``except Exception`` catches it."""
 
 
 @contextmanager
 def killed_after(rows: int) -> Iterator[None]:
-    """A run ends without a word when it has noted so many rows."""
+    """End the run without any message after so many rows of its trace."""
     whole = RunDirectory.note
 
     def note(self, **line):

@@ -1,4 +1,4 @@
-"""What a trace was made by, and what counts as another origin."""
+"""Fingerprints of code and embeddings, and when two traces differ in them."""
 
 from __future__ import annotations
 

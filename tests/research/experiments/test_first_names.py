@@ -1,4 +1,4 @@
-"""Cells keep the names that they had when settings were called otherwise."""
+"""Cells keep the names that they had before settings were renamed."""
 
 from __future__ import annotations
 

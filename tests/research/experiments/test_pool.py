@@ -1,4 +1,4 @@
-"""Many cells on a few processes: who gets what, and what is left of failures and killings."""
+"""Many cells on a few processes: scheduling, failures and killed processes."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def kill_children(others: set) -> list[int]:
 
 @pytest.fixture
 def killer(places):
-    """Kill the worker each time the cell has noted so many rows; the processes that were killed."""
+    """Kill the worker whenever the trace has so many rows; returns the killed processes."""
     threads, killed, others = [], [], set(multiprocessing.active_children())
 
     def arrange(cell: Cell, *rows: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Cells run again: golden rows, other last bits of vectors, and noise keyed by the sum."""
+"""Cells run again: golden traces, rounding of vectors, and noise that depends on a sum."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_golden_rows_come_out_again(small, places, method):
 
 
 def moved(monkeypatch) -> None:
-    """From now on train vectors differ in their last bits, as on another machine."""
+    """Make train vectors differ in their last bits, as on another machine."""
 
     def load(study, lock):
         embedded = load_embedded(study)

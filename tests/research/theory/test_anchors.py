@@ -1,4 +1,4 @@
-"""Theorem 2 on candidates: what it prescribes, what it promises, and what trying shows."""
+"""Theorem 2 on candidates: the number of anchors, the guarantee, and simulated miss rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether anchors lie near what clients write, and what is known of their licence."""
+"""Whether anchors cover clients' texts, and the licence of the public sentences."""
 
 from __future__ import annotations
 

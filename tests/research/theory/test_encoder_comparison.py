@@ -1,4 +1,4 @@
-"""Encoders compared on public sentences: what is found again, and what is never read."""
+"""Encoders compared on public sentences: agreement measures, and that no row is read."""
 
 from __future__ import annotations
 

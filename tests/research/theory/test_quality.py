@@ -163,7 +163,7 @@ def test_the_energy_distance_is_scipys_over_its_largest_value():
 
 
 def test_the_head_gap_is_the_difference_of_its_errors():
-    """Labels are matched: a constant head errs equally often, one that reads z need not."""
+    """Label shares are equal, so a constant head has equal errors; one that uses z need not."""
     replay = a_replay()
     z, labels = rows_of(replay, 2000, np.random.default_rng(2))
     always = Head(np.zeros((WIDTH, 2)), np.zeros(2), np.zeros((2, LABELS)), np.array([1.0, 0, 0]))
@@ -193,7 +193,7 @@ def test_a_label_the_replay_does_not_know_is_left_to_the_shares():
 
 
 def test_words_of_a_sentence_stay_together(monkeypatch):
-    """A rule that learnt some words of a sentence must not be judged on the others."""
+    """A rule trained on some words of a sentence must not be tested on the others."""
     replay = a_replay()
     z, labels = rows_of(replay, 400, np.random.default_rng(2))
     halves = []

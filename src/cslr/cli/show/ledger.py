@@ -49,7 +49,7 @@ def ledger_report(path: Path) -> dict[str, Any]:
 
 
 def print_ledger(report: dict[str, Any], console: Console) -> None:
-    """Charges, then what they add up to."""
+    """Print the charges, then the ε they add up to."""
     console.print(
         f"\n[bold]{report['federation']}[/bold] · privacy: {report['privacy']} · unit: one "
         f"{report['unit']}, zero-out · δ = {report['delta']:g} · {report['path']}"

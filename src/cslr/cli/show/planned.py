@@ -1,4 +1,4 @@
-"""A plan on the terminal: its noise, what it costs, what it releases, what to expect."""
+"""Print a plan: its noise, its privacy cost, what it releases, and a forecast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"client": "clients", "person": "people"}
 
 
 def outlook_values(outlook: Outlook) -> dict[str, Any]:
-    """The same as one JSON object; it has no ∞, so null stands for it."""
+    """The object that ``cslr plan --json`` prints; null stands for ∞, which JSON lacks."""
     plan, federation = outlook.plan, outlook.federation
     costs = {who: _finite(plan.epsilon(who)) for who in ADVERSARIES}
     return {
@@ -44,7 +44,7 @@ def outlook_values(outlook: Outlook) -> dict[str, Any]:
 
 
 def print_outlook(outlook: Outlook, console: Console) -> None:
-    """Noise and cost first, then what is released, then what a cap buys."""
+    """Print noise and cost, then what is released and the forecast, then other caps."""
     plan, federation = outlook.plan, outlook.federation
     unit, units = plan.budget.unit, _UNITS[plan.budget.unit]
     sigma = _number(plan.sigma or plan.head_sigma)
@@ -78,17 +78,17 @@ def _costs(outlook: Outlook) -> Table:
     table.add_column("scope")
     for who in ADVERSARIES:
         table.add_column(who, justify="right")
-    # The head learns from what is released alone, so both scopes cost the same.
+    # The head is trained on releases alone, so both scopes cost the same.
     for scope in ("replay", "end to end (head on released replay)"):
         table.add_row(scope, *[_number(plan.epsilon(who)) for who in ADVERSARIES])
     return table
 
 
 def _caps(outlook: Outlook) -> Table:
-    """What other caps would buy."""
+    """Noise and forecast for other caps."""
     unit = outlook.plan.budget.unit
-    table = Table(title=f"Caps, ε for a {unit} unchanged", title_justify="left")
-    for column in ("cap", "σ", "speakers a task", "of the gap"):
+    table = Table(title=f"Caps compared at the same ε for a {unit}", title_justify="left")
+    for column in ("cap", "σ", "contributors per task", "share of the gap"):
         table.add_column(column, justify="right")
     for each in outlook.caps:
         row = (str(each.cap), _number(each.sigma), f"{each.speakers:,.0f}", f"{each.share:.0%}")

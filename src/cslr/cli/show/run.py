@@ -1,6 +1,6 @@
 """What ``cslr run`` prints: progress, then a summary of the result.
 
-Progress is a bar on a terminal, and a line every so often in log files and pipes.
+Progress is a bar on a terminal, and a line every ten seconds in log files and pipes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 OnStep = Callable[[str, int, int], None]
-"""Called with every step: what it is, how many are done, and of how many."""
+"""Called at every step with its description, the number of steps done, and their total."""
 
 _EVERY: Final = 10.0
 """Seconds between two lines of a log."""
@@ -65,8 +65,8 @@ class StepLines:
 def steps(console: Console, quiet: bool = False, timed: bool = True) -> Iterator[OnStep]:
     """Show progress as a bar, as lines if there is no terminal, or not at all if quiet.
 
-    timed: whether lines may depend on time. With enforced privacy they may not: how long a step
-    takes depends on the rows, and a log is kept. Then every step is a line, without seconds.
+    timed: whether lines may depend on time. With enforced privacy they may not, because the time of
+    a step depends on private rows and a log may be stored. Then every step is a line without time.
     """
     if quiet:
         yield lambda what, done, total: None
@@ -149,20 +149,20 @@ def print_summary(result: Result, console: Console) -> None:
 
 
 def print_next(result: Result, console: Console) -> None:
-    """The last lines: what to look at, and a command that asks the head."""
+    """Print the last lines: where the report is, and a command that predicts."""
     run = shlex.quote(result.run_dir)
     console.print(f"Look: open {result.run_dir}/report.html in a browser.", soft_wrap=True)
     console.print(f'Ask:  cslr predict {run} --text "..."', soft_wrap=True, highlight=False)
 
 
 def print_verdict(result: Result, console: Console) -> None:
-    """The first line of every result: what private data added to zero-shot, and for which ε."""
+    """Print the first line of a result: what private data added to zero-shot, and at which ε."""
     verdict = verdict_of(result.as_json())
     console.print(Text(verdict.text, style=_VERDICTS[verdict.level]), soft_wrap=True)
 
 
 def print_other_unit(result: Result, other: Result, console: Console) -> None:
-    """One line: what the same run gives if it hides a whole client."""
+    """Print one line: the score of the same run with a whole client as the unit of privacy."""
     metric = "entity F1" if result.stream.family == "tagging" else "accuracy"
     console.print(
         f"Hiding a whole client at the same ε instead (--unit client): average {metric} "
@@ -193,7 +193,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def _unit(result: Result) -> str:
-    """Whom ε hides, in a sentence."""
+    """The unit of privacy, in words."""
     if result.config.privacy.unit == "client":
         return "unit of privacy: one client with all its rows"
     stream = result.stream
@@ -260,15 +260,14 @@ def _methods(result: Result) -> RenderableType:
             _meaning(name),
             style=_style(result, name),
         )
-    privacy = result.config.privacy
-    if privacy.mode == "simulated" or not result.config.yardsticks:
-        return Group(_titled("Comparison with yardsticks", table), _legend())
-    why = (
-        "finetune and joint read rows without noise, so they are not run with enforced "
-        "privacy, and the gap to pooled training cannot be computed."
-    )
-    title = "Comparison with yardsticks"
-    return Group(_titled(title, table), _legend(), Text(why, style="dim"))
+    parts: list[RenderableType] = [_titled("Comparison with yardsticks", table), _legend()]
+    if result.config.privacy.mode == "enforced" and result.config.yardsticks:
+        why = (
+            "finetune and joint read rows without noise, so they are not run with enforced "
+            "privacy, and the gap to pooled training cannot be computed."
+        )
+        parts.append(Text(why, style="dim"))
+    return Group(*parts)
 
 
 def _legend() -> Text:
@@ -280,7 +279,7 @@ def _legend() -> Text:
 
 
 def _more(result: Result) -> RenderableType:
-    """Further scores of the family or the method, means over seeds."""
+    """Further scores of the task family or the method, means over seeds."""
     measures = list(result.main.more)
     table = Table()
     table.add_column("method")
@@ -316,7 +315,7 @@ def _with_error(value: float, error: float) -> str:
 
 
 def _in_order(result: Result) -> dict[str, Figures]:
-    """Figures in the order: lower yardsticks, the method, joint training."""
+    """The figures in this order: lower yardsticks, the method, joint training."""
     below: list[str] = [name for name in YARDSTICKS if name != "joint"]
     order = dict.fromkeys(reversed([*below, result.config.method, "joint"]))
     return {name: result.figures[name] for name in reversed(order) if name in result.figures}
@@ -335,13 +334,13 @@ def _sparkline(figures: Figures) -> str:
 
 
 def _labels_are_tasks(result: Result) -> bool:
-    """Whether each task has one label of its own, so that the matrix has said it all."""
+    """Whether each task has one label of its own, so that scores by label equal the matrix."""
     labels = [[label.name for label in result.stream.labels]]
     return labels == [[task.name for task in result.stream.tasks]]
 
 
 def _labels(result: Result) -> RenderableType:
-    """A row for all labels, or a row each where they are many; tagging's O has no score."""
+    """Scores by label: one row, or one row per label if there are many. O has no score."""
     first = 1 if result.stream.family == "tagging" else 0
     names = [Text(label.name) for label in result.stream.labels][first:]
     scores = [_cell(value, unseen=False) for value in result.main.labels.mean(axis=0)][first:]

@@ -1,4 +1,4 @@
-"""A schedule of lists, separate statistics and rounds, priced: part of ``cslr plan``."""
+"""The privacy cost of a schedule of lists, separate statistics and rounds: ``cslr plan``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def priced_schedule(text: str, budget: Budget, tasks: int, q: float) -> dict[str
 
 
 def schedule_text(priced: dict[str, float | int]) -> str:
-    """The same in words."""
+    """The result of ``priced_schedule`` as a sentence."""
     return (
         f"Schedule: {priced['lists']} lists and {priced['statistics']} separate statistics in each "
         f"of {priced['rounds']} rounds need σ = {priced['sigma']:.4g} each for "

@@ -32,7 +32,7 @@ _ROWS: Final = "NON-PRIVATE: test rows are read without noise. For studies only.
 def print_prescription(
     prescription: Prescription, guarantee: tuple[int, float] | None, console: Console
 ) -> None:
-    """Theorem 2 in two sentences, and what some other number of anchors guarantees."""
+    """Print Theorem 2 in two sentences, and the guarantee of another number of anchors."""
     console.print(
         f"\nTheorem 2: [bold]m = {prescription.anchors}[/bold] anchors separate N = "
         f"{prescription.candidates} candidates with probability {1 - prescription.failure:g}, if "
@@ -54,7 +54,7 @@ def print_prescription(
 def prescription_json(
     prescription: Prescription, guarantee: tuple[int, float] | None
 ) -> dict[str, Any]:
-    """The object ``cslr anchors --json`` prints where nothing is measured."""
+    """The object that ``cslr anchors --json`` prints if nothing is measured."""
     plain: dict[str, Any] = asdict(prescription)
     if guarantee is not None:
         plain["guarantee"] = {"anchors": guarantee[0], "failure": guarantee[1]}
@@ -62,7 +62,7 @@ def prescription_json(
 
 
 def print_examined(examined: Examined, console: Console) -> None:
-    """The sweep, what it suggests, and what is known about the public sentences."""
+    """Print the sweep, the suggested number of anchors, and facts on the public sentences."""
     seen = examined.sweep
     console.print(f"\n[bold red]{_LISTS}[/bold red]")
     console.print(_sweep_table(examined), _suggestion(seen, examined.unit), sep="\n")
@@ -144,7 +144,7 @@ def examined_json(examined: Examined) -> dict[str, Any]:
 
 
 def print_compared(compared: Compared, console: Console) -> None:
-    """How well encoders translate into each other, and whether the sentences cover the task."""
+    """Print how well encoders map to each other, and whether the sentences cover the task."""
     table = Table(
         title=f"{compared.stream}, seed {compared.seed}: {compared.held_out} held-out of "
         f"{compared.sentences} public {compared.unit}s",
@@ -197,7 +197,7 @@ def compared_json(compared: Compared) -> dict[str, Any]:
 
 
 def print_retention(retention: Retention, console: Console) -> None:
-    """One row per task, means over seeds; then the correlation of the measures with forgetting."""
+    """Print a row per task (means over seeds), and the measures' correlation with forgetting."""
     console.print(f"\n[bold red]{_ROWS}[/bold red]")
     seeds = list(dict.fromkeys(each.seed for each in retention.judged))
     table = Table(

@@ -14,7 +14,7 @@ __all__ = ["print_verification"]
 
 
 def print_verification(verification: Verification, console: Console) -> None:
-    """The checks, then every ε next to the values of other accountants."""
+    """Print the checks, then every ε next to the values of other accountants."""
     console.print(f"\n[bold]{verification.path}[/bold]")
     table = Table(title="Checks", title_justify="left")
     for name in ("", "finding", "holds"):

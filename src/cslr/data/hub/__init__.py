@@ -3,9 +3,9 @@
 All loaders of ``cslr.data.streams`` read files and stay offline; only ``fetch`` uses the network.
 It needs the library ``datasets``, an extra: ``pip install "cslr[hub]"``. A ``source`` is one of
 
-    DIR           a copy of the data set on this machine; nothing is asked of the network
+    DIR           a copy of the data set on this machine; the network is not used
     ID            another data set of the hub that has the same columns
-    ID:CONFIG     the same, and which of its configurations
+    ID:CONFIG     one configuration of such a data set
 
 The module of each data set describes its conversion. Reported scores were not measured on these
 rows: the hub's copies are longer, split differently or spelt differently.
@@ -33,7 +33,7 @@ SOURCES: Final = {
     "multiwoz": "pfb30/multi_woz_v22",
     "public": "Salesforce/wikitext:wikitext-103-raw-v1",
 }
-"""What is fetched where no source is named."""
+"""The default sources."""
 
 _FILES: Final[dict[str, Callable[[str], dict[str, Lines]]]] = {
     "ag-news": ag_news_files,
@@ -48,8 +48,8 @@ def fetch(
 ) -> list[Path]:
     """The data set ``name`` as files in ``directory``; returns what was written.
 
-    Nothing is written before everything is converted, each file is whole or not there, and the
-    same rows give the same bytes. What ``datasets`` downloads stays in its own cache.
+    Nothing is written before everything is converted, each file is written atomically, and the
+    same rows give the same bytes. Downloads stay in the cache of ``datasets``.
     """
     if name not in SOURCES:
         raise ConfigError(f"unknown data set {name!r}; known data sets: {', '.join(SOURCES)}")

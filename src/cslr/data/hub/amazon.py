@@ -1,24 +1,24 @@
 """Amazon reviews: ``amazon/train.jsonl.gz`` and ``amazon/test.jsonl.gz``.
 
 ``McAuley-Lab/Amazon-Reviews-2023`` has a loading script, which ``datasets`` no longer runs, beside
-plain files ``raw/review_categories/CATEGORY.jsonl`` of up to 31 GB; these are streamed from their
-beginning and no further than needed. Of the columns, ``text`` and ``rating`` (1.0 to 5.0) are used:
+plain files ``raw/review_categories/CATEGORY.jsonl`` of up to 31 GB; these are streamed from the
+start until enough reviews are found. The columns ``text`` and ``rating`` (1.0 to 5.0) are used:
 
     Books → books                       Electronics → electronics
     Movies_and_TV → dvd                 Home_and_Kitchen → kitchen_housewares
     Toys_and_Games → toys_games
 
-File names and columns were read in the hub's pages and in programs that stream these files; the
-conversion was tried on invented files of that form. The five domains of Split-Amazon come from an
-older collection (FDU-MTL), so these are other reviews of nearly the same kinds of product.
+File names and columns were taken from the hub's pages and from programs that stream these files;
+the conversion was tested on invented files of that form. The five domains of Split-Amazon come from
+an older collection (FDU-MTL), so these are other reviews of nearly the same kinds of product.
 
-A directory with these files will do as well, and so will any data set with columns for the text
+A directory with these files works as well, and so does any data set with columns for the text
 (``text``, ``review_body``), the domain (``domain``, ``product_category``) and the stars
 (``rating``, ``stars``, ``star_rating``) or the ``label`` (0 negative, 1 positive).
 
-One and two stars are negative, four and five positive, three are passed over, and so are reviews of
-under 20 characters and texts met before. Where the source has no split ``test``, the fifth of texts
-whose SHA-256("cslr/amazon/split/1" NUL text) divides by 5 is test. Of each domain and label the
+One and two stars are negative, four and five positive. Reviews with three stars, reviews of under
+20 characters and repeated texts are skipped. If the source has no split ``test``, the texts whose
+SHA-256("cslr/amazon/split/1" NUL text) is a multiple of 5 are test. Of each domain and label the
 first 1,000 train and 250 test reviews are kept.
 """
 
@@ -80,6 +80,7 @@ class _Kept:
         self.reviews[part].append({"text": text, "label": label, "domain": domain, "split": part})
 
     def is_full(self, parts: Iterable[str], domains: Iterable[str]) -> bool:
+        """Whether there are enough reviews of every label in these parts and domains."""
         return all(
             self.counts[part, domain, label] == _MOST[part]
             for part, domain, label in product(parts, domains, (0, 1))
@@ -105,16 +106,16 @@ def amazon_files(source: str) -> dict[str, Lines]:
 
 
 def _readings(source: str) -> Iterator[tuple[str | None, str | None, Iterator[Row]]]:
-    """Rows, with the part and the domain they belong to where the source tells; test first."""
-    source_splits = {
+    """Rows with their part and domain (None: to be found out for each row); test comes first."""
+    paths = {
         domain: path
         for category, domain in _CATEGORIES.items()
         if (path := _category_file(source, category))
     }
-    for domain, path in source_splits.items():
+    for domain, path in paths.items():
         loaded = splits(source, builder="text", data_files=[path], streaming=True)
         yield None, domain, _parsed(loaded["train"], path)
-    if not source_splits:
+    if not paths:
         loaded = splits(source, streaming=True)
         has_both = {"train", "test"} <= loaded.keys()
         for name in ("test", "train") if has_both else loaded:
@@ -122,7 +123,7 @@ def _readings(source: str) -> Iterator[tuple[str | None, str | None, Iterator[Ro
 
 
 def _category_file(source: str, category: str) -> str | None:
-    """The file of a category, if the source keeps one for each."""
+    """The file of a category, if the source has one file per category."""
     if source == _BY_FILES:
         return f"hf://datasets/{source}/{_FOLDER}/{category}.jsonl"
     folders = (Path(source), Path(source) / _FOLDER)
@@ -131,8 +132,8 @@ def _category_file(source: str, category: str) -> str | None:
 
 
 def _parsed(lines: Iterable[Row], path: str) -> Iterator[Row]:
-    """Rows of lines of JSON. ``datasets`` could parse them, but wants all to have one type, and
-    ``images`` is a list of nothing until a review has one.
+    """Rows of JSON lines. ``datasets`` could parse them, but requires one type per column, and the
+    type of ``images`` is unknown until some review has an image.
     """
     for number, line in enumerate(lines, start=1):
         try:
@@ -172,7 +173,7 @@ def _label(row: Row, source: str, number: int) -> int | None:
 
 
 def _domain(name: Any) -> str | None:
-    """One of the five by any of its names, None if it is another kind of product."""
+    """The domain with this name or alias; None if it is another kind of product."""
     words = str(name).lower().replace("&", " ").replace("_", " ").split()
     return _DOMAIN_OF.get("_".join(words))
 

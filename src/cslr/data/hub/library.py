@@ -45,7 +45,7 @@ def split_of(available: dict[str, Iterator[Row]], source: str, *names: str) -> I
 
 @contextmanager
 def quiet(progress: bool) -> Iterator[None]:
-    """No bars and no warnings of the hub's libraries, unless ``progress``; as before afterwards."""
+    """Turn off bars and warnings of the hub's libraries, unless ``progress``; restored after."""
     try:
         modules = [_library(), importlib.import_module("huggingface_hub.utils")]
     except ConfigError:
@@ -71,13 +71,13 @@ def _library() -> Any:
 
 
 def _parse(source: str) -> tuple[str, str | None]:
-    """Path or id, and configuration; a directory's name may have a colon of its own."""
+    """Path or id, and configuration; the colon may also be part of a directory's name."""
     path, colon, config = source.partition(":")
     return (path, config) if colon and not Path(source).exists() else (source, None)
 
 
 def _read(rows: Any, source: str) -> Iterator[Row]:
-    """The rows; errors while reading (a connection, a damaged file) are reported like others."""
+    """The rows; any error while reading (a connection, a damaged file) becomes a ``DataError``."""
     try:
         yield from rows
     except Exception as error:

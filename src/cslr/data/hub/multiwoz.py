@@ -2,23 +2,24 @@
 
     text            what the user says
     intents         the acts of the turn: Inform and Request of the seven services, as annotated,
-                    then general ones ("general-thank"); other acts (a bus) are passed over;
-                    ["NONE"] where there is none
-    intent, domain  the first of these, and what stands before its hyphen in small letters
-    dialogue_id     as published, without ".json"; turns count from 0, and a user has the even ones
+                    then general ones ("general-thank"); other acts (a bus) are skipped;
+                    ["NONE"] if there is none
+    intent, domain  the first of these, and the part before its hyphen in lower case
+    dialogue_id     as published, without ".json"
+    turn            its number in the dialogue, from 0; the user has the even ones
     split, fold     the official split, and the one to use: see below
 
-The official dev and test dialogues hardly speak of the police or a hospital. ``fold`` differs from
-``split`` for a quarter of the train dialogues that do, those whose SHA-256(dialogue_id) divides by
-4: they are test. They stay in the file of their split.
+The official dev and test dialogues have hardly any turn about the police or a hospital. So of the
+train dialogues that have one, those whose SHA-256(dialogue_id) is a multiple of 4 (a quarter) have
+the ``fold`` test. They stay in the file of their split.
 
 ``pfb30/multi_woz_v22`` has a loading script, which ``datasets`` no longer runs. Its Parquet copy on
 the branch refs/convert/parquet is read instead, configuration ``v2.2``: ``dialogue_id`` and
 ``turns`` of ``turn_id``, ``speaker`` (0 or "USER"), ``utterance`` and ``dialogue_acts``, of which
 ``dialog_act`` has ``act_type``. A directory may hold that branch, or the official files:
 ``dialog_acts.json`` beside ``train/``, ``dev/`` and ``test/`` with ``dialogues_*.json``. Names of
-files and columns were read in the hub's pages and in the loading script; both forms were tried on
-invented dialogues. Of train and dev the hub has all acts, where other copies have one a turn.
+files and columns were taken from the hub's pages and the loading script; both forms were tested on
+invented dialogues. For train and dev the hub has all acts, where other copies have one per turn.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class _Dialogue:
 
     @property
     def is_test_fold(self) -> bool:
-        """Whether it would be tested on although it is a train dialogue."""
+        """Whether a train dialogue belongs to the fold test."""
         rare = any(not _RARE.isdisjoint(turn.domains) for turn in self.turns)
         return rare and int.from_bytes(hashlib.sha256(self.name.encode()).digest()) % 4 == 0
 
@@ -128,7 +129,7 @@ def _readings(source: str) -> Iterator[tuple[str, Iterable[_Dialogue]]]:
 
 
 def _dialogue(row: Row, source: str) -> _Dialogue:
-    """A dialogue in the form of the hub."""
+    """A dialogue from a row of the hub's data set."""
     name = row[column(row, source, "dialogue_id")]
     turns = _records(row[column(row, source, "turns")])
     return _with_users(name, ((turn, _act_types(turn, source)) for turn in turns), source)
@@ -157,7 +158,7 @@ def _official(folder: Path, part: str, acts: Any) -> Iterator[_Dialogue]:
 
 
 def _with_users(name: str, turns: Iterable[tuple[Row, list[str]]], source: str) -> _Dialogue:
-    """The dialogue with what its user says only."""
+    """The dialogue with the turns of its user only."""
     kept = []
     for turn, acts in turns:
         number = str(turn[column(turn, source, "turn_id")])
@@ -170,7 +171,7 @@ def _with_users(name: str, turns: Iterable[tuple[Row, list[str]]], source: str) 
 
 
 def _intents(acts: list[str]) -> tuple[str, ...]:
-    """What is said of a service before what is said of none, each once."""
+    """The acts about services, then the general ones, each once."""
     services = [act for act in acts if _SERVICE_ACT.fullmatch(act)]
     general = [act for act in acts if act.startswith("general-")]
     return tuple(dict.fromkeys(services + general)) or (_NO_ACT,)

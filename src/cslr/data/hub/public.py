@@ -1,13 +1,13 @@
 """Public sentences: ``anchors/wikipedia_sentences.txt.gz``, one a line, in hash order.
 
 ``Salesforce/wikitext``, configuration ``wikitext-103-raw-v1`` (Parquet, column ``text``; a row is a
-paragraph, a heading "= … =" or empty; punctuation stands between spaces and " @-@ " joins). Read
-in the hub's pages and in programs that use it; the conversion was tried on invented rows of that
-form. Any other set with a column ``text`` of plain English will do.
+paragraph, a heading "= … =" or empty; punctuation marks are separate words and " @-@ " stands for
+a hyphen). This was taken from the hub's pages and from programs that use it; the conversion was
+tested on invented rows of that form. Any other set with a column ``text`` of plain English works.
 
-Sentences of 20 to 300 characters that begin and end like one are kept once, spacing is put back,
-and the 20,000 with the smallest SHA-256("cslr/public/1" NUL sentence) are written in that order:
-a random sample that does not depend on the order of the rows, and so is every beginning of it.
+Sentences of 20 to 300 characters that begin and end like one are kept once, usual spacing is
+restored, and the 20,000 with the smallest SHA-256("cslr/public/1" NUL sentence) are written in that
+order. So the file and every prefix of it are random samples that do not depend on the rows' order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cslr.errors import DataError
 __all__ = ["public_files", "sentences"]
 
 _PREFIX: Final = b"cslr/public/1"
-_COUNT: Final = 20_000  # a run looks at the first 10,000
+_COUNT: Final = 20_000  # a run uses the first 10,000
 _SHORTEST, _LONGEST = 20, 300
 
 _TOKENISED = re.compile(r" [.!?](?: |$)")
@@ -55,7 +55,7 @@ def public_files(source: str) -> dict[str, Lines]:
 
 
 def sentences(paragraph: str) -> Iterator[str]:
-    """The sentences of a paragraph that are of a good length and look whole."""
+    """The sentences of a paragraph that have an allowed length and look complete."""
     text = " ".join(paragraph.split())
     if text.startswith("= ") or "<unk>" in text:
         return
@@ -77,7 +77,7 @@ def _spaced(sentence: str) -> str:
 
 
 def _smallest(lines: Iterable[str]) -> Lines:
-    """The ``_COUNT`` distinct sentences of smallest hash, in that order, never holding more."""
+    """The ``_COUNT`` distinct sentences of smallest hash, in that order and in bounded memory."""
     heap: list[tuple[int, str]] = []  # the largest hash first
     held: set[str] = set()
     for sentence in lines:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from cslr.data.own.check import Report, check
+from cslr.data.own.check import check
 from cslr.data.own.declaration import OF_PEOPLE, Declaration, declaration_path, load_declaration
 from cslr.data.own.draft import draft
-from cslr.data.own.load import OwnData, load_own
+from cslr.data.own.load import load_own
 from cslr.data.own.public_text import few_public, overlapping, public_vectors, read_public
 
 __all__ = [
     "OF_PEOPLE",
     "Declaration",
-    "OwnData",
-    "Report",
     "check",
     "declaration_path",
     "draft",

@@ -26,7 +26,7 @@ __all__ = ["NOTICE", "Report", "TaskCounts", "check"]
 
 NOTICE: Final = "This report contains exact counts of private rows: do not publish it."
 _MOST_ALIKE: Final = 5
-"""People are many."""
+"""Pairs of people with similar names that are reported at most."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TaskCounts:
     train: int
     test: int
     clients: int
-    """With train rows of this task."""
+    """Clients with train rows of this task."""
     train_labels: Mapping[str, int]
     test_labels: Mapping[str, int]
 
@@ -51,24 +51,24 @@ class Report:
     family: str
     registered: int  # N
     clients: int
-    """With rows."""
+    """Clients with rows."""
     rows_per_client: tuple[int, float, int]
     """Fewest, median and most train rows of a client with train rows."""
     clients_in_several_tasks: int
     people: int
     unit: str
-    """Whom privacy hides."""
+    """The unit of privacy: client or person."""
     registered_people: int | None
-    """Where people are what privacy hides."""
+    """The declared number of people if a person is the unit, else None."""
     tasks: tuple[TaskCounts, ...]
     problems: tuple[str, ...]
-    """The first of them, with file and line."""
+    """The first problems, with file and line."""
     totals: Mapping[str, int]
     """Problems by kind."""
     findings: tuple[str, ...]
-    """What will keep a run from starting."""
+    """What prevents a run from starting."""
     remarks: tuple[str, ...]
-    """What is allowed and should be meant."""
+    """What is allowed but may be a mistake."""
 
     @property
     def ready(self) -> bool:
@@ -76,14 +76,14 @@ class Report:
         return not self.findings
 
     def as_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The report as JSON values."""
         low, middle, high = self.rows_per_client
         spread = {"min": low, "median": middle, "max": high}
         plain = asdict(self) | {"rows_per_client": spread}
         return {"notice": NOTICE, "ready": self.ready, **plain}
 
     def as_lines(self) -> list[str]:
-        """As text."""
+        """The report as lines of text."""
         low, middle, high = self.rows_per_client
         lines = [
             NOTICE,
@@ -95,8 +95,8 @@ class Report:
         ]
         if self.registered_people is not None:
             lines.append(
-                f"people with rows: {self.people} of {self.registered_people} registered; each of "
-                f"them is what privacy hides"
+                f"people with rows: {self.people} of {self.registered_people} registered; one "
+                "person is the unit of privacy"
             )
         elif self.people:
             lines.append(f"people: {self.people}")
@@ -247,7 +247,7 @@ def _alike(what: str, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _of_people(declaration: Declaration, train: list[OwnRow]) -> Iterator[str]:
-    """Rows of people that a run would leave out, or take for other than they are."""
+    """Remarks if people have more tasks, or other numbers of rows, than is declared."""
     if declaration.privacy.unit != "person":
         return
     rows, tasks = typical(Counter((row.person, row.task) for row in train if row.person))

@@ -59,7 +59,7 @@ class Columns(_Section):
     split: _Name | None = None
     """Holds train or test; None: all rows are train, or ``test_share`` decides."""
     person: _Name | None = None
-    """Whose row it is, if a client holds rows of several people, or what belongs together."""
+    """The person (or document, dialogue) a row belongs to, if a client holds rows of several."""
 
     def roles(self) -> dict[str, str]:
         """The required columns, by role."""
@@ -69,7 +69,7 @@ class Columns(_Section):
 OF_PEOPLE: Final = frozenset(
     {"people", "clients_per_person", "rows_per_person", "tasks_per_person"}
 )
-"""What is declared where a person is the unit."""
+"""Settings that are declared only if a person is the unit."""
 
 
 class DeclaredLabel(_Section):
@@ -117,9 +117,9 @@ class Declaration(_Section):
     tasks_per_person: int = Field(1, ge=1)
     """The most tasks that a person contributes to."""
     separator: str = Field("|", min_length=1)
-    """Between several labels, or the tags of a sentence, in one cell."""
+    """Separates several labels, or the tags of a sentence, in one cell."""
     delimiter: Literal[",", ";", "\t", "|"] = ","
-    """Between the cells of a CSV file."""
+    """Separates the cells of a CSV file."""
     test_share: float | None = Field(None, gt=0, lt=1)
     test_rows: Literal["clients", "public"] = "clients"
     """Whether rows of split test belong to clients, or to none, so that scores are public."""
@@ -135,7 +135,7 @@ class Declaration(_Section):
     @model_validator(mode="before")
     @classmethod
     def _public_rows(cls, values: Any) -> Any:
-        """``public = true`` is said of the rows, ``public = "FILE"`` names public sentences."""
+        """``public = true`` means the rows are public; ``public = "FILE"``, public sentences."""
         if isinstance(values, dict) and isinstance(values.get("public"), bool):
             others = {name: value for name, value in values.items() if name != "public"}
             return {**others, "public_rows": values["public"]}
@@ -143,9 +143,9 @@ class Declaration(_Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _unlike("[columns]", self.columns.roles().values())
-        _unlike("[[labels]]", [label.name for label in self.labels])
-        _unlike("[[tasks]]", [task.name for task in self.tasks])
+        _check_distinct("[columns]", self.columns.roles().values())
+        _check_distinct("[[labels]]", [label.name for label in self.labels])
+        _check_distinct("[[tasks]]", [task.name for task in self.tasks])
         self._check_tasks()
         self._check_unit()
         if self.columns.task is None and len(self.tasks) > 1:
@@ -211,7 +211,7 @@ class Declaration(_Section):
     def _check_tasks(self) -> None:
         declared = {label.name for label in self.labels}
         for task in self.tasks:
-            _unlike(f"task {task.name!r}, labels", task.labels or ())
+            _check_distinct(f"task {task.name!r}, labels", task.labels or ())
             for name in task.labels or ():
                 if name not in declared:
                     raise ValueError(
@@ -259,7 +259,7 @@ class Declaration(_Section):
         return tuple(wanting)
 
     def _unmarked(self) -> list[str]:
-        """Types of entity are learnt from marked sentences only, so every type needs some."""
+        """Entity types are learnt from marked sentences only, so every type needs some."""
         marked = {name for label in self.labels for text in label.examples for name in _types(text)}
         wanting = [
             f"add examples of label {label.name!r}, marked as [words|{label.name}]"
@@ -313,7 +313,7 @@ _MEANT = {
 
 
 def _require_filled(path: Path, values: dict[str, Any]) -> None:
-    """Say in words what a draft still lacks, before its values are checked."""
+    """Raise an error that lists what a draft still lacks, before its values are validated."""
     columns = values.get("columns")
     named = columns if isinstance(columns, dict) else {}
     lacking = [
@@ -331,7 +331,7 @@ def _require_filled(path: Path, values: dict[str, Any]) -> None:
 
 
 def _types(example: str) -> set[str]:
-    """What is marked in an example of tagging: types of entity, and O for other words."""
+    """What an example sentence for tagging contains: entity types, and O for other words."""
     try:
         _, tags = tagged_example(example)
     except DataError as error:
@@ -339,7 +339,7 @@ def _types(example: str) -> set[str]:
     return {tag.partition("-")[2] or "O" for tag in tags}
 
 
-def _unlike(where: str, names: Iterable[str]) -> None:
+def _check_distinct(where: str, names: Iterable[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"{where}: {', '.join(map(repr, twice))} is duplicated")

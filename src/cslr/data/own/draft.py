@@ -1,8 +1,8 @@
 """A draft declaration for ``cslr data init``: all of it is guessed and must be confirmed.
 
 The labels in a draft come from private rows and are published with the declaration, so the holder
-must review and confirm them before training. Columns are guessed by name, everything else by the
-cells. A draft is refused by all other commands until it is confirmed.
+must review and confirm them before training. Columns are guessed as in ``guess``, everything else
+from the cells. Until it is confirmed, no other command accepts a draft.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ _NEEDED = ("text", "label", "client")
 
 SEPARATOR: Final = "|"
 MOST_NAMES: Final = 200
-"""Labels or tasks that are listed; with so many the column is hardly the right one."""
+"""Labels or tasks that are listed at most; a column with more is probably the wrong one."""
 _FIRST: Final = 1_000
-"""Rows whose columns and labels are looked at for guessing."""
+"""Rows at the beginning from which columns and family are guessed."""
 
 MOST_PROBLEMS: Final = 5
-"""Bad rows that are shown."""
+"""Bad rows that are shown at most."""
 _TAG: Final = re.compile(r"O|[BI]-\S+")
 
 
 def draft(path: Path, given: Mapping[str, str] | None = None) -> str:
-    """The text of a TOML file for the rows in ``path``; ``given``: columns that need no guess."""
+    """The text of a TOML file for the rows in ``path``; ``given``: columns the user named."""
     return draft_text(path, look(path, given))
 
 
 def draft_text(path: Path, seen: Seen) -> str:
-    """The same of a file that was looked at already."""
+    """The same for a file that ``look`` has read."""
     parts = [
         [*_top(path, seen), ""],
         [*_columns(seen), ""],
@@ -183,7 +183,7 @@ def _scenario(seen: Seen) -> str:
 
 
 def _slug(stem: str) -> str:
-    """A name that is safe in a path."""
+    """A file name's stem as a name that is safe in a path."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64] or "own"
 
 
@@ -204,7 +204,7 @@ class Seen:
     delimiter: str
     labels: dict[str, None] = field(default_factory=dict)
     tasks: dict[str, dict[str, None]] = field(default_factory=dict)
-    """The labels seen in each task, both in the order they came."""
+    """The labels seen in each task; tasks and labels in the order they occur."""
     clients: set[str] = field(default_factory=set)
     splits: set[str] = field(default_factory=set)
     people: dict[str, set[str]] = field(default_factory=dict)
@@ -215,7 +215,7 @@ class Seen:
     problems: list[Problem] = field(default_factory=list)
     """The first rows that cannot be read."""
     bad: int = 0
-    """How many there are."""
+    """How many rows cannot be read."""
 
 
 def look(path: Path, given: Mapping[str, str] | None = None) -> Seen:
@@ -254,7 +254,7 @@ def _good(path: Path, delimiter: str) -> Iterator[Raw]:
 
 
 def _family(rows: Sequence[Raw], roles: Mapping[str, str]) -> FamilyName:
-    """Tagging if labels are one tag a word, intents if some row has several, else one label."""
+    """Tagging if some row has several labels and all are tags; else intents if several or lists."""
     if "label" not in roles:
         return "classification"
     labels = [_several(row, roles["label"]) for row in rows]
@@ -281,7 +281,7 @@ def _single(row: Raw, seen: Seen, role: str) -> str:
 
 
 def _note(row: Raw, seen: Seen) -> None:
-    """Add the names of one row."""
+    """Add the names in one row to what was seen."""
     client, split = _single(row, seen, "client"), _single(row, seen, "split")
     seen.clients |= {client} - {""}
     if person := _single(row, seen, "person"):

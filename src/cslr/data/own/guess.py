@@ -1,8 +1,8 @@
-"""Which column of a file says what: guessed by its name and by its cells, with the reason.
+"""Guess which column of a file has which role (text, label, client, ...), with the reason.
 
-A name decides where its cells do not contradict it. Where no name tells, cells do: long texts are
-texts, few repeated values are labels, repeated ids are clients. A guess is written down to be
-confirmed and never used.
+A column's name decides unless its cells contradict it. Where no name fits, the cells decide: long
+texts are the text, few repeated values the label, repeated ids the client. Guesses are only written
+into a draft, and used after somebody has confirmed it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SPLITS: Final = {"train", "test"}
 _ID: Final = re.compile(r"(?=.*\d)[\w.:@-]+")
 _MOST_LABELS: Final = 100
 _TEXT_WORDS: Final = 3.0
-"""Mean words from which on a column without a telling name may be the text."""
+"""Fewest words of a cell, on average, for a column to be guessed as the text by its cells."""
 
 
 @dataclass(frozen=True, repr=False)
 class Profile:
-    """PRIVATE. What the cells of a column are like, in the first rows."""
+    """PRIVATE. Statistics of a column's cells in the first rows."""
 
     rows: int
     filled: int
@@ -68,18 +68,18 @@ class Guess:
 
     column: str
     why: str
-    """In words. It is written into the draft, which becomes public."""
+    """The reason in words. It is written into the draft, which becomes public."""
     figures: str = ""
-    """What was counted in private rows to that end: for the holder's screen alone."""
+    """PRIVATE. The counts behind it: shown to the data holder on the screen, never written."""
 
     @property
     def in_full(self) -> str:
-        """PRIVATE. Why, with figures."""
+        """PRIVATE. The reason with its counts."""
         return f"{self.why}, {self.figures}" if self.figures else self.why
 
 
 def profile_of(rows: Sequence[Raw], column: str) -> Profile:
-    """Of a column over some rows."""
+    """The profile of a column over the given rows."""
     cells = [row.cells.get(column) for row in rows]
     lists = any(isinstance(cell, list) for cell in cells)
     texts = [_text(cell) for cell in cells if cell not in (None, "")]
@@ -144,7 +144,7 @@ def _named_in_part(role: str, free: Mapping[str, Profile]) -> list[Guess]:
 
 
 def _words(name: str) -> list[str]:
-    """userId, user_id and USER-ID are user and id."""
+    """The words of a column's name: user and id for userId, user_id and USER-ID."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return re.split(r"[\W_]+", parted.lower())
 
@@ -178,7 +178,7 @@ def _split_by_content(free: Mapping[str, Profile]) -> Guess | None:
 
 
 def _label_by_content(free: Mapping[str, Profile]) -> Guess | None:
-    """Few repeated values that are words; else few repeated values at all."""
+    """The column of repeated words with the fewest different ones; else of any repeated values."""
     repeated = {c: p for c, p in free.items() if _repeats(p) and p.words <= 4}
     plain = {c: p for c, p in repeated.items() if p.ids < 0.5}
     chosen = plain or {c: p for c, p in repeated.items() if p.distinct <= 10}
@@ -189,7 +189,7 @@ def _label_by_content(free: Mapping[str, Profile]) -> Guess | None:
 
 
 def _client_by_content(free: Mapping[str, Profile]) -> Guess | None:
-    """Repeated ids, the fewest; else any repeated values."""
+    """The column of repeated ids with the fewest different ones; else of any repeated values."""
     repeated = {c: p for c, p in free.items() if 2 <= p.distinct <= p.filled / 2 and p.words <= 4}
     ids = {c: p for c, p in repeated.items() if p.ids >= 0.5}
     chosen = ids or repeated

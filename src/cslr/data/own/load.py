@@ -30,6 +30,7 @@ __all__ = ["MOST", "Gathered", "OwnData", "client_address", "gather", "load_own"
 _CLIENT_PREFIX: Final = b"cslr/own/client/1"
 
 _TORN: Final[Kind] = "person in train and test"
+_UNCLEAR: Final[Kind] = "unclear rows"
 MOST: Final = 20
 """Maximum number of problems listed one by one."""
 
@@ -40,9 +41,9 @@ class OwnData:
 
     stream: Stream
     client_names: tuple[str, ...]
-    """Of the clients with rows, by their numbers; private, and never written to a run."""
+    """Names of the clients with rows, by number; private, and never written to a run."""
     skipped: Mapping[str, int]
-    """Rows left out by kind of problem; private too."""
+    """How many rows were left out, by kind of problem; private too."""
 
 
 def load_own(
@@ -57,12 +58,7 @@ def load_own(
     gathered = gather(data, declaration, stop_early=not skip_bad_rows)
     if gathered.problems and not skip_bad_rows:
         raise DataError(_refusal(data, gathered))
-    if gathered.shared:
-        raise DataError(_shared(data, gathered))
-    if gathered.unclear:
-        raise DataError(_unclear(data, gathered))
-    if gathered.torn and declaration.test_rows == "public":
-        raise DataError(_torn(data, gathered))
+    _check_cannot_skip(data, declaration, gathered)
     _check_registered(data, declaration, gathered)
     train = [row for row in gathered.rows if not row.test]
     if not train:
@@ -106,7 +102,7 @@ def _check_registered(data: Path, declaration: Declaration, gathered: Gathered) 
 def _rows(rows: list[OwnRow], gathered: Gathered, by_person: bool) -> Rows:
     """The rows in file order; the client is −1 for a row without one.
 
-    by_person: whether people are numbered with their client, as units are, or by their name.
+    by_person: number people per client, as units of privacy are, and not by their name alone.
     """
     if by_person:
         places = {held: index for index, held in enumerate(gathered.held)}
@@ -134,46 +130,39 @@ def client_address(name: str) -> int:
     )
 
 
-def _numbers(names: list[str], declared: tuple[str, ...]) -> np.ndarray:
-    """(n,) the index of each name among the declared ones; −1 for an empty name."""
-    places = {"": -1, **{name: index for index, name in enumerate(declared)}}
+def _numbers(names: list[str], known: tuple[str, ...]) -> np.ndarray:
+    """(n,) the index of each name among the known ones; −1 for an empty name."""
+    places = {"": -1, **{name: index for index, name in enumerate(known)}}
     return np.array([places[name] for name in names], dtype=np.int64)
 
 
-def _shared(data: Path, gathered: Gathered) -> str:
-    listed = [each for each in gathered.problems if each.kind in TOO_MANY]
-    return "\n".join(
-        [
-            f"{data}: {gathered.shared} rows are about a person that also occurs in another "
-            "client. They cannot be skipped, because then one client's rows would decide "
-            "about another client's. Correct them, or declare unit = 'person' and "
-            "clients_per_person",
-            *(f"  {described(data, problem)}" for problem in listed),
-        ]
-    )
-
-
-def _torn(data: Path, gathered: Gathered) -> str:
-    listed = [each for each in gathered.problems if each.kind == _TORN]
-    return "\n".join(
-        [
-            f"{data}: {gathered.torn} rows are about a person in both train and test. "
-            "With test_rows = 'public' they cannot be skipped, because then a private row would "
-            "decide which test rows count in scores that are stored. Correct them",
-            *(f"  {described(data, problem)}" for problem in listed),
-        ]
-    )
-
-
-def _unclear(data: Path, gathered: Gathered) -> str:
-    listed = [each for each in gathered.problems if each.kind == "unclear rows"]
-    return "\n".join(
-        [
-            f"{data}: in {gathered.unclear} places it is unclear where rows end or whose they are. "
-            "These cannot be skipped, because one row would decide about others. Correct them",
-            *(f"  {described(data, problem)}" for problem in listed),
-        ]
-    )
+def _check_cannot_skip(data: Path, declaration: Declaration, gathered: Gathered) -> None:
+    """Raise an error for bad rows that must be corrected even where bad rows are skipped."""
+    kinds: tuple[Kind, ...]
+    if gathered.shared:
+        kinds, message = (
+            TOO_MANY,
+            f"{gathered.shared} rows are about a person that also occurs in another client. They "
+            "cannot be skipped, because then one client's rows would decide about another "
+            "client's. Correct them, or declare unit = 'person' and clients_per_person",
+        )
+    elif gathered.unclear:
+        kinds, message = (
+            (_UNCLEAR,),
+            f"in {gathered.unclear} places it is unclear where rows end or whose they are. These "
+            "cannot be skipped, because one row would decide about others. Correct them",
+        )
+    elif gathered.torn and declaration.test_rows == "public":
+        kinds, message = (
+            (_TORN,),
+            f"{gathered.torn} rows are about a person in both train and test. With test_rows = "
+            "'public' they cannot be skipped, because then a private row would decide which test "
+            "rows count in scores that are stored. Correct them",
+        )
+    else:
+        return
+    listed = [f"  {described(data, each)}" for each in gathered.problems if each.kind in kinds]
+    raise DataError("\n".join([f"{data}: {message}", *listed]))
 
 
 def _refusal(data: Path, gathered: Gathered) -> str:
@@ -188,11 +177,11 @@ def _refusal(data: Path, gathered: Gathered) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Gathered:
-    """PRIVATE. What was read, counts included."""
+    """PRIVATE. The valid rows of a file, and the problems of the others."""
 
     rows: tuple[OwnRow, ...]
     problems: tuple[Problem, ...]
-    """The first of them."""
+    """The first problems, at most ``MOST``."""
     totals: Mapping[Kind, int]
     """How often each kind occurred. Every bad row has one kind."""
 
@@ -219,12 +208,12 @@ class Gathered:
 
     @property
     def unclear(self) -> int:
-        """Places where a bad row may have taken rows of others along, or changed whose they are."""
-        return self.totals.get("unclear rows", 0)
+        """Places where a bad row may have merged with other rows, or changed whose they are."""
+        return self.totals.get(_UNCLEAR, 0)
 
     @property
     def torn(self) -> int:
-        """Rows about a person in both train and test: left out for the person's other rows."""
+        """Rows that put a person into both train and test; the person's earlier rows are kept."""
         return self.totals.get(_TORN, 0)
 
 

@@ -40,18 +40,19 @@ def typical(rows: Mapping[tuple[str, Any], int]) -> tuple[int, int]:
 
 @dataclass(repr=False)
 class Met:
-    """PRIVATE. The people seen in earlier rows. If rows conflict, the earlier ones are right."""
+    """PRIVATE. The people seen in earlier rows. If rows conflict, the earlier ones are kept."""
 
     most: int
-    """Clients that may hold rows of one person."""
+    """How many clients may hold rows of one person."""
     unit: str
-    """What rows of the file are counted by: a line, a row."""
+    """The unit of positions in the file: line or row."""
     first: dict[str, OwnRow] = field(default_factory=dict)
+    """The first row of each person."""
     clients: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By person: where each client was first met."""
+    """The clients of each person, and the line in which each was first seen."""
 
     def conflict(self, row: OwnRow) -> Problem | None:
-        """What is wrong with a row of a person, seen beside the rows before it."""
+        """How a row contradicts earlier rows of the same person; None if it does not."""
         first = self.first.setdefault(row.person, row)
         clients = self.clients.setdefault(row.person, {})
         if row.client and row.client not in clients:
@@ -91,26 +92,26 @@ def person_address(client: str, person: str) -> int:
 
 
 def with_test(rows: Sequence[OwnRow], share: float, unit: Unit) -> list[OwnRow]:
-    """The rows, a share of them as test, chosen by SHA-256.
+    """The rows, with a share of them marked as test, chosen by SHA-256.
 
-    Neither seeds nor other units' rows move a row. If a client is the unit: of its people, or
-    texts, the first by hash are test, share rounded down. If a person is, its own hash decides
-    about it, since counting a client's people would let one person move another.
+    Neither a seed nor other units' rows change whether a row is test. If a client is the unit, the
+    first of its people (or texts) by hash are test, their number rounded down. If a person is the
+    unit, its own hash decides: counting a client's people would let one person change another's.
     """
     if unit == "person":
-        return [replace(row, test=_place(row.person) < share) for row in rows]
-    clients_of: dict[str, set[str]] = {}
+        return [replace(row, test=_fraction(row.person) < share) for row in rows]
+    keys_of: dict[str, set[str]] = {}
     for row in rows:
-        clients_of.setdefault(row.client, set()).add(row.person or row.text)
+        keys_of.setdefault(row.client, set()).add(row.person or row.text)
     chosen = {
         client: set(sorted(keys, key=_hash)[: math.floor(share * len(keys))])
-        for client, keys in clients_of.items()
+        for client, keys in keys_of.items()
     }
     return [replace(row, test=(row.person or row.text) in chosen[row.client]) for row in rows]
 
 
-def _place(key: str) -> float:
-    """In [0, 1)."""
+def _fraction(key: str) -> float:
+    """The hash of a key as a number in [0, 1)."""
     return int.from_bytes(_hash(key)[:6], "big") / 2**48
 
 

@@ -1,10 +1,9 @@
 """Public sentences for the user's own rows: a text file (``--anchors``, or ``public`` as declared).
 
-They must really be public: every participant sees them, and they cost no ε only because they are
-nobody's rows. ``overlapping`` finds sentences that nevertheless occur in clients' texts. A
-sentence counts if it is a whole text, or if it has at least ``SHORTEST`` characters and
-stands anywhere within one; case, white space, Unicode forms and punctuation at the ends do not
-matter.
+They must really be public: every participant sees them, and they cost no ε only because no client
+holds them. ``overlapping`` finds sentences that nevertheless occur in clients' texts. A sentence
+counts if it is a whole text, or if it has at least ``SHORTEST`` characters and occurs anywhere
+within one; case, white space, Unicode forms and punctuation at the ends do not matter.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ from cslr.text.spacing import spaced
 __all__ = ["FEWEST", "SHORTEST", "few_public", "overlapping", "public_vectors", "read_public"]
 
 FEWEST: Final = 100
-"""Distinct sentences without which there are no anchors to draw."""
+"""Fewest distinct sentences of a public corpus: anchors are drawn from them."""
 ENOUGH: Final = 5
-"""Sentences, or in tagging words, for each released direction, with which its public variance is
-known well."""
+"""Public sentences (for tagging, words) per released direction that estimate its variance well."""
 
 SHORTEST: Final = 20
-"""Characters from which on a sentence is looked for within texts."""
+"""Fewest characters of a sentence that is searched for within longer texts."""
 _STEP: Final = 5
 _WINDOW: Final = SHORTEST - _STEP + 1
 _ENDS: Final = re.compile(r"^\W+|\W+$")
@@ -55,14 +53,14 @@ def read_public(path: Path) -> tuple[str, ...]:
 
 
 def public_vectors(sentences: tuple[str, ...], family: str) -> int:
-    """How many vectors a space is made from: one for each sentence, in tagging for each word."""
+    """How many vectors the public space is made of: one per sentence, for tagging per word."""
     if family != "tagging":
         return len(sentences)
     return sum(len(spaced(sentence).split(" ")) for sentence in sentences)
 
 
 def few_public(source: Path, count: int, directions: int, family: str) -> str | None:
-    """A warning where ``count`` public vectors are few for so many directions. Nothing private."""
+    """A warning if ``count`` public vectors are few for so many directions. Nothing private."""
     enough = ENOUGH * directions
     if count >= enough:
         return None
@@ -81,32 +79,32 @@ def few_public(source: Path, count: int, directions: int, family: str) -> str | 
 
 
 def overlapping(public: Sequence[str], texts: Sequence[str]) -> list[int]:
-    """The places in ``public``, in order, of sentences that occur in ``texts``.
+    """The indices in ``public``, in order, of sentences that occur in ``texts``.
 
-    Exact, in time linear in the texts: wherever a sentence stands in a text, one of its first
+    Exact, in time linear in the texts: wherever a sentence occurs in a text, one of its first
     ``_STEP`` windows begins at a multiple of ``_STEP``. So every ``_STEP``-th window of a text is
-    looked up among those of the sentences, and what may begin around it is looked up as a whole.
+    looked up among those of the sentences, and each sentence that may begin there is compared.
     """
     sentences: dict[str, list[int]] = defaultdict(list)
     for index, sentence in enumerate(public):
         if plain := _plain(sentence):
             sentences[plain].append(index)
     windows = _windows(sentences)
-    hashes: set[str] = set()
+    found: set[str] = set()
     for text in texts:
         plain = _plain(text)
         if plain in sentences:
-            hashes.add(plain)
+            found.add(plain)
         for start in range(0, len(plain) - _WINDOW + 1, _STEP):
             for offset, length in windows.get(plain[start : start + _WINDOW], ()):
                 first = start - offset
                 if first >= 0 and (piece := plain[first : first + length]) in sentences:
-                    hashes.add(piece)
-    return sorted(index for sentence in hashes for index in sentences[sentence])
+                    found.add(piece)
+    return sorted(index for sentence in found for index in sentences[sentence])
 
 
 def _windows(sentences: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
-    """For each window: at which offset it stands in sentences of which length."""
+    """For each window: its offset in a sentence and that sentence's length, for all sentences."""
     windows: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for sentence in sentences:
         if len(sentence) >= SHORTEST:
@@ -116,6 +114,6 @@ def _windows(sentences: Iterable[str]) -> dict[str, set[tuple[int, int]]]:
 
 
 def _plain(text: str) -> str:
-    """As two texts are compared."""
+    """The form in which texts are compared."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return _ENDS.sub("", " ".join(folded.split()))

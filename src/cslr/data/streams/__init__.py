@@ -1,6 +1,6 @@
 """Streams of text tasks by name: the embedded ones, and those read from a data directory.
 
-The embedded streams, one for each family, are all written for CSLR and stand here:
+The embedded streams, one for each task family, were written for CSLR and come with it:
 
     clinic   classification   letters of patients to four clinics
     desk     intents          messages to three services of a town, in small conversations
@@ -9,11 +9,11 @@ The embedded streams, one for each family, are all written for CSLR and stand he
 Every sentence is invented, so the default run needs no download and no licence.
 They demonstrate the program; they are small, and scores on them are not results.
 
-Messages belong to invented people, and a run hides a person unless it is told otherwise: in clinic
-a patient with two to four letters to one clinic, in desk a customer, in ward whom a note is about.
+The default unit of privacy is an invented person: in clinic a patient with two to four letters to
+one clinic, in desk a customer, in ward the person a note is about.
 
-What is train and what is test is decided by the SHA-256 of the text, or of the person's id where
-there are people: it is fixed, and blind to what a text says.
+The split into train and test is fixed by the SHA-256 of the text or, in desk, of the person's id,
+so it does not depend on labels or results.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def load_clinic(
 ) -> Stream:
     """Four topics, one label each, 40 clients, Dirichlet 1.
 
-    ``data`` and ``scenario`` are not looked at. ``rows`` may be ``"subset"`` or ``"all"``, which
-    are the same here.
+    ``data`` and ``scenario`` are ignored. ``rows`` may be ``"subset"`` or ``"all"``, which are the
+    same here.
     """
     _check_rows("clinic", rows)
     parts = [_split(_sentences(f"clinic/{topic}.txt")) for topic in _TOPICS]
@@ -78,8 +78,8 @@ def load_desk(
 ) -> Stream:
     """Three services, two intents each, 24 clients, Dirichlet 1.
 
-    A message belongs to the service of its main intent; its other intent may be another service's,
-    and so may the person's other messages. Arguments are as for ``load_clinic``.
+    A message belongs to the service of its main intent; its further intents and the person's other
+    messages may be about another service. Arguments are as for ``load_clinic``.
     """
     _check_rows("desk", rows)
     labels = declared_labels("desk/labels.toml")
@@ -110,8 +110,8 @@ def load_ward(
 ) -> Stream:
     """Three departments that share O, DRUG, PERSON and PLACE; 24 clients, each within one.
 
-    Arguments are as for ``load_clinic``. Words, also those of the public sentences, have one space
-    between them, and marks are words.
+    Arguments are as for ``load_clinic``. Words are separated by one space, also in the public
+    sentences, and punctuation marks are words.
     """
     _check_rows("ward", rows)
     labels = declared_labels("ward/labels.toml")
@@ -143,7 +143,7 @@ def _letters(topic: int, texts: tuple[str, ...]) -> list[Row]:
     rows: list[Row] = []
     patient, left = 0, _FEWEST_LETTERS
     for index, text in enumerate(texts):
-        if left <= 0 and index + 1 < len(texts):  # the last letter is nobody's only one
+        if left <= 0 and index + 1 < len(texts):  # no patient has the last letter alone
             patient += 1
             left = _FEWEST_LETTERS + patient % 3
         rows.append(Row(text, topic, topic, (), f"{_TOPICS[topic]} {patient:03}"))
@@ -245,9 +245,9 @@ def load_stream(
 ) -> Stream:
     """The stream called ``name``, read from the directory ``data`` unless it is embedded.
 
-    ``rows``: ``"subset"`` is what figures are reported on, ``"all"`` is everything, and
-    ``"held-out"`` is train rows outside the subset, on which settings may be chosen. What the
-    labels are may follow from the scenario; None is the stream's headline one.
+    ``rows``: ``"subset"`` is what scores are reported on, ``"all"`` is everything, and
+    ``"held-out"`` is train rows outside the subset, on which settings may be chosen. ``scenario``
+    may determine the labels; None: the stream's default.
     """
     if name not in STREAMS:
         raise ConfigError(f"unknown stream {name!r}; known streams: {', '.join(STREAMS)}")

@@ -1,4 +1,4 @@
-"""Split-AG-News: four sections of a newspaper, one after the other.
+"""Split-AG-News: four categories of news, one after the other.
 
 Read from a data directory:
 
@@ -7,7 +7,7 @@ Read from a data directory:
     anchors/wikipedia_sentences.txt.gz               public sentences in hash order, one a line
 
 The text of a row is title + ". " + description. Rows are chosen label by label in the order of
-SHA-256("cslr/ag-news/1" NUL text), which knows nothing of seeds, files' order or results:
+SHA-256("cslr/ag-news/1" NUL text), which does not depend on seeds, file order or results:
 
     subset      the first 3,000 train rows and the first 1,000 test rows of each label
     held-out    train rows only: of each label the next 3,000 to train on, then 1,000 to test on
@@ -15,8 +15,8 @@ SHA-256("cslr/ag-news/1" NUL text), which knows nothing of seeds, files' order o
 
 Settings are chosen on ``held-out``; it never opens the test file.
 
-AG-News-Small is the same with fewer rows, for encoders that take long: 500 train and 250 test rows
-of each label, held out the next 500 and 125, and 4,000 public sentences.
+AG-News-Small is the same with fewer rows, for slow encoders: 500 train and 250 test rows of each
+label, held out the next 500 and 125, and 4,000 public sentences.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
-from cslr.data.stream import Label, Row, Stream, Task, as_rows, labels_from_toml
+from cslr.data.stream import Label, Row, Stream, Task, as_rows, declared_labels
 from cslr.data.streams.data_directory import (
     Sizes,
     data_directory,
@@ -53,10 +52,7 @@ def load_ag_news(
 ) -> Stream:
     """Split-AG-News from the data directory ``data``: 4 tasks of one label, scenario class."""
     directory = data_directory(data, "ag-news", "ag_news")
-    labels = labels_from_toml(
-        files("cslr.data.streams").joinpath("ag_news.toml").read_text(encoding="utf-8"),
-        "ag_news.toml",
-    )
+    labels = declared_labels("ag_news.toml")
     read, choose = partial(_read, labels), partial(_chosen, labels)
     train, test = parts(directory / "ag_news", rows, sizes, read, choose)
     return Stream(
@@ -82,7 +78,7 @@ def load_ag_news_small(
 def _chosen(
     labels: tuple[Label, ...], rows: list[Row], start: int, stop: int, path: Path
 ) -> list[Row]:
-    """Of each label the rows that stand at start..stop in hash order, in that order."""
+    """For each label the rows from start to stop in hash order, in that order."""
     mixed = in_hash_order(rows, _PREFIX)
     chosen = []
     for number, label in enumerate(labels):
@@ -107,7 +103,7 @@ def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row:
         fields = json.loads(line)
         label, title, description = fields["label"], fields["title"], fields["description"]
         text = title + ". " + description
-        text.encode()  # half a surrogate pair is damage too
+        text.encode()  # raises an error for a lone surrogate
         agrees = type(label) is int and fields["label_name"] == labels[label].name and label >= 0
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(

@@ -3,15 +3,14 @@
 Read from a data directory:
 
     amazon/train.jsonl.gz, amazon/test.jsonl.gz     {"text", "label": 0 or 1, "domain", "split"}
-                                                    a line; 0 is negative, split is not looked at
+                                                    a line; 0 is negative, split is ignored
     anchors/wikipedia_sentences.txt.gz              public sentences in hash order, one a line
 
-A task is a domain; other domains than the five are passed over. In the scenario domain the tasks
-share two labels, negative and positive. In class and task every task has two labels of its own,
-such as "books, negative": ten in all. The rows are the same ones: they are chosen domain by domain
-and label by label in the order of SHA-256("cslr/amazon/1" NUL text), which knows nothing of seeds,
-files' order or results. Of a domain's two labels equally many are taken, so that the rarer one
-decides where rows run short:
+A task is a domain; domains other than the five are skipped. In the scenario domain the tasks share
+two labels, negative and positive. In class and task every task has two labels of its own, such as
+"books, negative": ten in all. The rows are the same in all scenarios: they are chosen by domain and
+label in the order of SHA-256("cslr/amazon/1" NUL text), which does not depend on seeds, file order
+or results. Equally many rows of a domain's two labels are taken, so the rarer label limits both:
 
     subset      up to the first 500 train rows and the first 150 test rows of each label
     held-out    train rows only: of each label rows 501 to 700 to train on, 701 to 775 to test on
@@ -81,14 +80,14 @@ def load_amazon(
 
 
 def _by_domain(rows: list[Row]) -> list[Row]:
-    """With the label a sentiment has in its domain."""
+    """The rows with the label that a sentiment has in its domain."""
     return [replace(row, label=2 * row.task + row.label) for row in rows]
 
 
 def _chosen(
     labels: tuple[Label, ...], rows: list[Row], start: int, stop: int, path: Path
 ) -> list[Row]:
-    """Of each domain and label the rows at start..stop in hash order, of each label as many."""
+    """For each domain and label the rows from start to stop in hash order, equally many."""
     mixed = in_hash_order(rows, _PREFIX)
     chosen = []
     for task, domain in enumerate(DOMAINS):
@@ -116,13 +115,13 @@ def _read(labels: tuple[Label, ...], path: Path) -> list[Row]:
 
 
 def _row(line: str, labels: tuple[Label, ...], path: Path, number: int) -> Row | None:
-    """The row of one line; None if it is of a domain that is no task."""
+    """The row of one line; None if its domain is not one of the tasks."""
     try:
         fields = json.loads(line)
         text, label, domain = fields["text"], fields["label"], fields["domain"]
         if not isinstance(text, str) or not isinstance(domain, str):
             raise TypeError("text and domain must be strings")
-        text.encode()  # half a surrogate pair is damage too
+        text.encode()  # raises an error for a lone surrogate
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{path}, line {number}: not a row with text, label 0..{len(labels) - 1} and "

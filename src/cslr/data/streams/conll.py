@@ -1,8 +1,8 @@
 """Reading CoNLL: a word a line, a blank line between sentences.
 
-In two columns a word has its BIO tag beside it: O, B-TYPE where a name begins, I-TYPE inside one.
-In CoNLL-2012 there are eleven columns or more; the first is the id of the document, the fourth the
-word, and the eleventh marks names by brackets: (TYPE* ... *) or, of one word, (TYPE).
+In the layout of two columns a BIO tag follows the word: O, B-TYPE where a name begins, I-TYPE
+inside one. In CoNLL-2012 there are eleven columns or more; the first is the id of the document, the
+fourth the word, and the eleventh marks names by brackets: (TYPE* ... *), or (TYPE) for one word.
 
 A damaged sentence is reported once, by its first bad line, and the sentences after it are still
 read; the caller decides what to do with it.
@@ -34,7 +34,7 @@ _BRACKETS = re.compile(r"\((?P<open>[^()*]+)(\*|\*?\))|\*\)?")
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """Words and as many BIO tags; word k stands in line ``line`` + k."""
+    """Words and as many BIO tags; word k is in line ``line`` + k."""
 
     line: int
     words: tuple[str, ...]
@@ -57,20 +57,20 @@ class BadLine:
 
 
 def read_conll(path: Path) -> Iterator[TaggedSentence]:
-    """The sentences of a file, gzipped if its name ends in .gz; the first problem is an error."""
+    """The sentences of a file, gzipped if its name ends in .gz; a bad line raises an error."""
     return _sound(conll_sentences(enumerate(text_lines(path), start=1)), path)
 
 
 def read_conll2012(path: Path, wanted: Callable[[str], bool]) -> Iterator[TaggedSentence]:
-    """The sentences of the documents whose ids are ``wanted``; the first problem is an error."""
+    """The sentences of the documents whose ids are ``wanted``; a bad line raises an error."""
     return _sound(conll2012_sentences(enumerate(text_lines(path), start=1), wanted), path)
 
 
 def conll_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[TaggedSentence | BadLine]:
-    """A sentence, or what is wrong with it, for each block of numbered lines without a blank one.
+    """A sentence, or what is wrong with it, for each block of numbered lines between blank lines.
 
-    Columns are parted by a tab, or by other white space where a line has no tab. A line that
-    begins with -DOCSTART- ends a sentence like a blank one.
+    Columns are separated by a tab, or by other white space if a line has no tab. A line that
+    begins with -DOCSTART- ends a sentence like a blank line.
     """
     return (_sentence(block) for block in _blocks(lines, "-DOCSTART-"))
 
@@ -80,7 +80,7 @@ def conll2012_sentences(
 ) -> Iterator[TaggedSentence | BadLine]:
     """A sentence, or what is wrong with it, for each block of the documents that are ``wanted``.
 
-    Lines that begin with # begin or end a document and end a sentence like a blank one.
+    Lines that begin with # begin or end a document and end a sentence like a blank line.
     """
     for block in _blocks(lines, "#"):
         document = block[0][1].split()[0]
@@ -89,9 +89,9 @@ def conll2012_sentences(
 
 
 def tag_numbers(tags: Sequence[str], types: Sequence[str]) -> tuple[int, ...]:
-    """The numbers a stream has for BIO tags: 0 is O, 2i − 1 is B- and 2i is I- of ``types[i]``.
+    """A stream's numbers of BIO tags: 0 is O, 2i − 1 is B- and 2i is I- of ``types[i]``.
 
-    ``types[0]`` is O itself. A tag of another type is a ``ValueError``.
+    ``types[0]`` is O itself. A tag of another type raises a ``ValueError``.
     """
     numbers = {"O": 0}
     for number, name in enumerate(types[1:], start=1):

@@ -1,9 +1,9 @@
 """Shared by all streams that are read from a data directory.
 
-Which rows a run sees is decided by the hash of their texts, dialogues or documents under a prefix
-of the stream, so it depends on neither seeds nor results: ``subset`` is what is reported,
-``held-out`` is made of train rows outside it for choosing settings and never opens the test file,
-``all`` is everything.
+Which rows a run uses is decided by a hash of the stream's prefix and the text (or dialogue,
+document), so it depends on neither seeds nor results. ``subset`` is what scores are reported on;
+``held-out`` consists of train rows outside it, for choosing settings, and never opens the test
+file; ``all`` is everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PUBLIC = "anchors/wikipedia_sentences.txt.gz"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many rows (or dialogues) of a kind are taken, and how many public sentences."""
+    """How many rows (or dialogues) of each kind are used, and how many public sentences."""
 
     train: int
     test: int
@@ -49,7 +49,7 @@ class Sizes:
 
 Read = Callable[[Path], list[Row]]
 Choose = Callable[[list[Row], int, int, Path], list[Row]]
-"""Of each kind of row those that stand at start..stop in hash order."""
+"""For each kind of row those from start to stop in hash order."""
 
 
 def parts(
@@ -79,19 +79,19 @@ def unknown_rows(rows: str) -> ConfigError:
 
 
 def hash_of(prefix: bytes, text: str) -> bytes:
-    """SHA-256(prefix NUL text): what rows, dialogues and documents are ordered by."""
+    """SHA-256(prefix NUL text), by which rows, dialogues and documents are ordered."""
     return hashlib.sha256(prefix + b"\0" + text.encode()).digest()
 
 
 def in_hash_order(rows: list[Row], prefix: bytes) -> list[Row]:
-    """By SHA-256(prefix NUL text)."""
+    """The rows ordered by SHA-256(prefix NUL text)."""
     return sorted(rows, key=lambda row: hash_of(prefix, row.text))
 
 
 def leaving_some(count: int, available: int) -> int:
-    """``count``, but at most three fifths of what there is, so that something is left to hold out.
+    """``count``, but at most three fifths of what is available, so that some is left to hold out.
 
-    At least one where there is one.
+    At least 1.
     """
     return min(count, max(1, 3 * available // 5))
 

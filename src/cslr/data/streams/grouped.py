@@ -1,10 +1,10 @@
-"""Streams whose labels are several things: there a list may find more than a mean does.
+"""Streams whose labels have two known modes each, so that a list can find more than one mean does.
 
-MultiWOZ-Services has the turns of MultiWOZ-Intent with the service as label; a service is asked for
-in two ways, a wish and a question. Amazon-Products has the reviews of Split-Amazon with the kind of
-product as label, in two moods. Each label is a task of its own, ``kinds`` says which of its two
-things a row is, to measure how well modes were found, and the texts of the two are the label's
-topics. Rows, their choice and their people are those of the stream they are made of.
+MultiWOZ-Services has the turns of MultiWOZ-Intent with the service as label; its modes are the two
+intents Inform and Request. Amazon-Products has the reviews of Split-Amazon with the kind of product
+as label; its modes are negative and positive. Each label is a task of its own. ``kinds`` says which
+mode a row is from, to measure how well modes were found, and the descriptions of the two modes are
+the label's topics. Rows, their selection and their people are those of the original stream.
 """
 
 from __future__ import annotations
@@ -38,31 +38,23 @@ def load_amazon_products(
 
 
 def _grouped(stream: Stream, labels: tuple[str, ...]) -> Stream:
-    """Labels 2i and 2i + 1 of the stream as label i of another; which one it was is its kind."""
+    """The stream with its labels 2i and 2i + 1 as label i; which one it was is a row's kind."""
+    texts = [label.description for label in stream.labels]
+    pairs = [(texts[2 * index], texts[2 * index + 1]) for index in range(len(labels))]
     return replace(
         stream,
         labels=tuple(
-            Label(
-                each, _both(stream.labels[2 * index : 2 * index + 2]), topics=_texts(stream, index)
-            )
-            for index, each in enumerate(labels)
+            Label(name, " ".join(pair), topics=pair)
+            for name, pair in zip(labels, pairs, strict=True)
         ),
-        tasks=tuple(Task(each, (index,)) for index, each in enumerate(labels)),
+        tasks=tuple(Task(name, (index,)) for index, name in enumerate(labels)),
         train=_by_group(stream.train),
         test=_by_group(stream.test),
     )
 
 
-def _both(labels: tuple[Label, ...]) -> str:
-    return " ".join(label.description for label in labels)
-
-
-def _texts(stream: Stream, index: int) -> tuple[str, ...]:
-    return tuple(label.description for label in stream.labels[2 * index : 2 * index + 2])
-
-
 def _by_group(rows: Rows) -> Rows:
-    """The main label of a row says its group, which is its task, and its kind."""
+    """Half the main label of a row is its new label and its task; the main label is its kind."""
     kinds = rows.labels
     groups = kinds // 2
     answers = tuple((int(group),) for group in groups)

@@ -1,7 +1,7 @@
 """Example sentences with their names marked: ``[Marie Holt|PER] lives in [Lisbon|LOC] .``
 
-A declaration of entity types is made of such sentences. Every name of any type must be marked, for
-a word outside brackets is an example of O.
+Entity types are declared by such sentences. Every name of any type must be marked, because a word
+outside brackets is an example of O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""MultiWOZ-Intent: what users of a travel desk want, service by service; a turn may want several.
+"""MultiWOZ-Intent: the intents of users of a travel desk, service by service; several per turn.
 
 Read from a data directory:
 
@@ -7,14 +7,14 @@ Read from a data directory:
     anchors/wikipedia_sentences.txt.gz               public sentences in hash order, one a line
 
 A task is a service and has two labels, <Service>-Inform and <Service>-Request. Turns whose
-``intent`` is NONE or general-* are left out. ``intent`` is a row's main label and says its task;
-known ones of ``intents`` follow, which in train rows adds nothing, since there a turn has one.
-Train and test are told apart by ``fold``, not by the file: the official test dialogues have no
-police and no hospital, so the train file holds test dialogues too. The dev file is never opened.
+``intent`` is NONE or general-* are left out. ``intent`` is a row's main label and determines its
+task; the known ones of ``intents`` are its further labels (train rows have none: one intent a
+turn). Train and test are separated by ``fold``, not by file: the official test dialogues have no
+police and no hospital, so the train file contains test dialogues too. The dev file is never opened.
 
-A dialogue is one person's and never parted. Dialogues of a fold are ordered by
-SHA-256("cslr/multiwoz/1" NUL dialogue id), which knows nothing of seeds, files' order or results.
-Service by service the first dialogues are chosen that hold a turn of it, and all their turns taken:
+A dialogue belongs to one person and is never split. Dialogues of a fold are ordered by
+SHA-256("cslr/multiwoz/1" NUL dialogue id), which does not depend on seeds, file order or results.
+For each service the first dialogues that have a turn about it are chosen, with all their turns:
 
     subset      of each service the first 220 train dialogues, but no more than three fifths of
                 what it has, and the first 70 test dialogues
@@ -22,7 +22,7 @@ Service by service the first dialogues are chosen that hold a turn of it, and al
                 than three fifths, to train on, and of the others the first 50 to test on
     all         every turn of the seven services in the folds train and test
 
-Settings are chosen on ``held-out``; it never opens the test file and passes over the fold test.
+Settings are chosen on ``held-out``; it never opens the test file and skips the fold test.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PREFIX = b"cslr/multiwoz/1"
 _REPORTED = Sizes(220, 70, held_out_train=100, held_out_test=50)
 
 Dialogues = dict[str, list[Row]]
-"""Turns of the same dialogue in their order, dialogues in hash order."""
+"""The turns of each dialogue in their order; dialogues in hash order."""
 
 
 def load_multiwoz(
@@ -132,7 +132,7 @@ def _without(dialogues: Dialogues, others: Dialogues) -> Dialogues:
 def _first(
     dialogues: Dialogues, count: int, folder: Path, *, leave_some: bool = False
 ) -> Dialogues:
-    """Of each service the first ``count`` dialogues that hold a turn of it, with all turns."""
+    """For each service the first ``count`` dialogues with a turn about it, with all turns."""
     chosen: set[str] = set()
     for task, service in enumerate(SERVICES):
         of_task = [
@@ -164,7 +164,7 @@ def _turn(line: str, folds: tuple[str, ...], where: str) -> _Turn | None:
             raise TypeError("text, intent, intents and dialogue_id must be strings")
         if type(number) is not int or type(intents) is not list:
             raise TypeError("turn must be a number and intents a list")
-        (text + dialogue).encode()  # half a surrogate pair is damage too
+        (text + dialogue).encode()  # raises an error for a lone surrogate
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{where}: not a turn with text, intent, intents, dialogue_id, turn and fold "

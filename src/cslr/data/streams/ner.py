@@ -7,16 +7,16 @@ Read from a data directory:
                                          BIO tags of PER, ORG, LOC and MISC
     anchors/wikipedia_sentences.txt.gz   public sentences in hash order, one a line
 
-A task is a domain; all tasks share all labels, and every client is within one domain. Sentences
-are chosen domain by domain in the order of SHA-256("cslr/ner/1" NUL text), which knows nothing of
-seeds, files' order or results. A text that occurs twice in a file is taken once; the few that
-occur in two domains, mostly with different tags, are left where they are. No sentence is left out
-for its length: the longest has 144 words and nearly all have fewer than 85.
+A task is a domain; all tasks share all labels, and every client has rows of one domain. Sentences
+are chosen domain by domain in the order of SHA-256("cslr/ner/1" NUL text), which does not depend on
+seeds, file order or results. A text that occurs twice in a file is used once; the few that occur in
+two domains, mostly with different tags, are used in both. No sentence is left out for its length:
+the longest has 144 words and nearly all have fewer than 85.
 
-    subset      of each domain the first 400 train sentences, but no more than three fifths of
-                what it has, and the first 250 test sentences
-    held-out    train sentences outside the subset only: of each domain the next 240, but no more
-                than three fifths, to train on, then 160, or what is left, to test on
+    subset      of each domain the first 400 train sentences, but at most three fifths of its
+                train sentences, and the first 250 test sentences
+    held-out    train sentences outside the subset only: of each domain the next 240, but at most
+                three fifths, to train on, then 160, or as many as are left, to test on
     all         every sentence
 
 Settings are chosen on ``held-out``; it never opens the test files.
@@ -106,7 +106,7 @@ def _domain(
 
 
 def _distinct(rows: list[Row]) -> list[Row]:
-    """Each text once, in hash order; of several with one text the first by its tags."""
+    """Each text once, in hash order; of rows with the same text the first in order of tags."""
     mixed = sorted(rows, key=lambda row: (hash_of(_PREFIX, row.text), row.label, row.others))
     kept: dict[str, Row] = {}
     for row in mixed:
@@ -115,7 +115,7 @@ def _distinct(rows: list[Row]) -> list[Row]:
 
 
 def _read(path: Path, task: int, labels: tuple[Label, ...]) -> list[Row]:
-    """Every sentence of one file; a file without one is refused."""
+    """Every sentence of one file; an error if there is none."""
     types = [label.name for label in labels]
     rows = [_row(sentence, types, path, task) for sentence in read_conll(path)]
     if not rows:

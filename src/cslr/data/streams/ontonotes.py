@@ -1,22 +1,22 @@
 """OntoNotes-Genre: eighteen types of name and number in texts of up to six genres.
 
-OntoNotes 5 is licensed by the LDC and cannot come with a program. Read from a data directory of
-the user's own:
+OntoNotes 5 is licensed by the LDC and cannot be distributed with this program. Read from the
+user's own data directory:
 
     **/*gold_conll                       CoNLL-2012 files; those below a directory called arabic,
-                                         chinese or development are passed over
+                                         chinese or development are skipped
     anchors/wikipedia_sentences.txt.gz   public sentences in hash order, one a line
 
 A task is a genre, the first part of a document's id: bc (talk shows), bn (broadcast news), mz
 (magazines), nw (newswire), tc (telephone calls), wb (the web), in this order, those that occur.
-pt (the Bible) carries no names and is passed over. All tasks share all labels and every client is
-within one genre.
+pt (the Bible) has no marked names and is skipped. All tasks share all labels and every client has
+rows of one genre.
 
-Files below a directory called train or test are what it says. In others a document is test if
-SHA-256("cslr/ontonotes/1/test" NUL id), as a number, leaves a remainder below 2 when divided by
-10, else train. Sentences are chosen genre by genre by document, since those of one document belong
-together. Documents are ordered by SHA-256("cslr/ontonotes/1" NUL id), which knows nothing of
-seeds, files' order or results, and taken one after the other, the last one in part if need be:
+Files below a directory called train or test belong to that part. In other files a document is test
+if SHA-256("cslr/ontonotes/1/test" NUL id) modulo 10 is 0 or 1, else train. Sentences are chosen
+genre by genre and document by document, since those of one document belong together. Documents are
+ordered by SHA-256("cslr/ontonotes/1" NUL id), which does not depend on seeds, file order or
+results, and used one after the other, the last one in part if need be:
 
     subset      train documents of each genre until there are 1,000 sentences, but no more than
                 three fifths of the documents; test documents until there are 300
@@ -24,8 +24,8 @@ seeds, files' order or results, and taken one after the other, the last one in p
                 than three fifths of the documents, to train on, then 200 to test on
     all         every sentence of the genres
 
-Settings are chosen on ``held-out``; it opens no file below test and skips the test documents of
-others.
+Settings are chosen on ``held-out``; it opens no file below test and skips test documents in other
+files.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _REPORTED = Sizes(1_000, 300, held_out_train=400, held_out_test=200)
 Sentence = tuple[str, tuple[int, ...]]
 """A text and its tags."""
 Documents = dict[str, list[Sentence]]
-"""The sentences of each document, documents in hash order."""
+"""The sentences of each document; documents in hash order."""
 
 
 def load_ontonotes(
@@ -67,7 +67,7 @@ def load_ontonotes(
     scenario: str | None = None,
     sizes: Sizes = _REPORTED,
 ) -> Stream:
-    """The user's own OntoNotes 5 below ``data``: a task a genre, O and 18 types shared by all."""
+    """The user's own OntoNotes 5 below ``data``: one task per genre, which share O and 18 types."""
     if rows not in ("subset", "held-out", "all"):
         raise unknown_rows(rows)
     directory = data_directory(data, "ontonotes", "**", (_FILES,))
@@ -93,7 +93,7 @@ def load_ontonotes(
 def _parts(
     directory: Path, types: list[str], rows: str, sizes: Sizes
 ) -> tuple[Documents, Documents]:
-    """The train and the test documents that ``rows`` stands for, every genre in both."""
+    """The train and test documents selected by ``rows``; an error if a genre lacks one of them."""
     train = whole = _read(directory, types, "train")
     if rows == "held-out":
         rest = _without(train, _first(train, sizes.train, leave_some=True))
@@ -128,7 +128,7 @@ def _genre(document: str) -> str:
 
 
 def _first(documents: Documents, sentences: int, *, leave_some: bool = False) -> Documents:
-    """Of each genre the first documents, until there are as many sentences."""
+    """For each genre the first documents that together have this many sentences."""
     chosen: Documents = {}
     for genre in _genres(documents):
         of_genre = [name for name in documents if _genre(name) == genre]
@@ -145,7 +145,7 @@ def _without(documents: Documents, others: Documents) -> Documents:
 
 
 def _rows(documents: Documents, genres: list[str]) -> Rows:
-    """Genre by genre; the sentences of a document are one person's."""
+    """The rows genre by genre; the sentences of a document belong to one person."""
     return as_rows(
         [
             Row(text, tags[0], task, tags[1:], name)
@@ -180,7 +180,7 @@ def _read(directory: Path, types: list[str], part: str) -> Documents:
 
 
 def _declared(path: Path) -> str | None:
-    """The part a file's directories name, the last one if several do; None if none does."""
+    """The part that a file's directories name (the last that names one); None if none does."""
     folders = path.parts[:-1]
     if _OTHER_LANGUAGES.intersection(folders):
         return "another language"
@@ -189,7 +189,7 @@ def _declared(path: Path) -> str | None:
 
 
 def _file(path: Path, types: list[str], hashed: str | None) -> Documents:
-    """The documents of one file; if ``hashed``, those that are of this part by their hash."""
+    """The documents of one file; hashed: only those that belong to this part by their hash."""
 
     def wanted(document: str) -> bool:
         genre = _genre(document)
@@ -208,5 +208,5 @@ def _file(path: Path, types: list[str], hashed: str | None) -> Documents:
 
 
 def _hashed_part(document: str) -> str:
-    """Two documents of ten are test."""
+    """The part of a document by its hash: two of ten are test."""
     return "test" if int.from_bytes(hash_of(_PREFIX + b"/test", document)) % 10 < 2 else "train"

@@ -1,10 +1,13 @@
-"""Experiments: files that list cells, and the program that runs them.
+"""Experiments: files that list cells, and the code that runs them.
 
-grid     an experiment file becomes cells: configurations with one seed and a name each
-places   paths of finished traces, unfinished work and failures
-cell     runs one cell, or resumes it from its trace
-outdated finished traces that were made with other defaults
-pool     runs many cells on a few processes; failures are recorded separately
+grid         an experiment file becomes cells: configurations with one seed and a name each
+first_names  the names that settings had when the first cells were named
+places       paths of finished traces, unfinished work and failures
+cell         runs one cell, or resumes it from its trace
+fingerprint  which code and which embeddings a trace was made with
+outdated     finished traces that were made with other defaults
+pool         runs many cells on a few processes; failures are recorded separately
+recheck      runs finished cells again and compares them with their traces
 
-Importing these loads no NumPy: a worker sets its number of threads before NumPy is imported.
+``grid``, ``places`` and ``pool`` do not import NumPy: a worker sets its number of threads first.
 """

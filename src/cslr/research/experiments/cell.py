@@ -31,7 +31,7 @@ from cslr.runs.results import Result
 __all__ = ["run_cell"]
 
 _STALE: Final = (RunDirectoryError, LedgerCorrupted, PlanChanged)
-"""How work is refused that an older program, other data or a crashed machine left behind."""
+"""Raised for unfinished work of an older program, of other data or after a crash."""
 
 
 def run_cell(cell: Cell, places: Places) -> Path:
@@ -50,9 +50,9 @@ def run_cell(cell: Cell, places: Places) -> Path:
 
 @lru_cache(maxsize=STUDIES_KEPT)
 def _loaded(study: Config, lock: Path) -> EmbeddedStream:
-    """An embedded stream, loaded once for all cells that share it.
+    """An embedded stream, loaded once in a process for all cells that share it.
 
-    One process at a time, so that others find the embeddings in the cache.
+    lock: only one process at a time loads it, so that the others find the embeddings in the cache.
     """
     with _locked(lock):
         return load_embedded(study)
@@ -68,8 +68,7 @@ def _run(config: Config, study: EmbeddedStream, work: Path) -> tuple[RunDirector
         if not begun:
             raise
     shutil.rmtree(work)
-    directory = RunDirectory(work, config)
-    return directory, run(config, study, directory, _silent)
+    return _run(config, study, work)
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -78,7 +77,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def _alone(work: Path) -> Iterator[None]:
-    """Refuse a cell that another process is running."""
+    """Raise an error if another process is running the cell."""
     with ExitStack() as stack:
         try:
             stack.enter_context(_locked(work.with_suffix(".lock"), fcntl.LOCK_NB))
@@ -102,7 +101,7 @@ def _locked(path: Path, how: int = 0) -> Iterator[None]:
 
 
 def _heading(cell: Cell, result: Result, study: EmbeddedStream) -> dict[str, Any]:
-    """The first line of a trace: the cell, its stream, and what the rows were made by."""
+    """The first line of a trace: the cell, its stream, and fingerprints of code and embeddings."""
     return {
         "kind": "cell",
         "name": cell.name,
@@ -119,7 +118,7 @@ def _heading(cell: Cell, result: Result, study: EmbeddedStream) -> dict[str, Any
 
 
 def _alpha(config: Config, stream: Stream) -> float | None:
-    """Concentration of the partition; None where rows are not dealt out by Dirichlet shares."""
+    """Concentration of the partition; None if rows are not assigned by Dirichlet shares."""
     return (config.stream.alpha or stream.alpha) if stream.partition == "dirichlet" else None
 
 

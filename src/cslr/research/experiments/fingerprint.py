@@ -1,10 +1,10 @@
-"""What a trace was made by: the numeric source and the encoder's vectors, in a few characters.
+"""Short fingerprints of the code and of the embeddings that a trace was made with.
 
-Two traces of one cell may differ because the code does, because the encoder's vectors do, or
-because something is not reproducible. The heading of a trace says which: ``code`` has the version
+Two traces of one cell may differ because the code does, because the embeddings do, or because
+something is not reproducible. The heading of a trace tells these apart: ``code`` has the version
 and a hash of the syntax of all modules that compute (comments and docstrings do not count),
 ``vectors`` a few numbers of the first public sentences. These are compared within a tolerance and
-not hashed: machines differ in the last bits, and any rounding has a border.
+not hashed: machines differ in the last bits, and rounding would not always hide that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MODULES: Final = ("config.py", "paper_constants.py", "seeding.py")
 _SENTENCES: Final = 4
 _NUMBERS: Final = 8
 VECTORS_WITHIN: Final = 1e-4
-"""Of a coordinate of a unit vector; machines differ by about 1e-7, other encoders by 1e-2."""
+"""Tolerance per coordinate of a unit vector; machines differ by about 1e-7, encoders by 1e-2."""
 
 
 @lru_cache(maxsize=1)
@@ -79,9 +79,9 @@ def vector_fingerprint(public: FloatArray) -> list[float]:
 
 
 def other_origin(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What the headings of two traces of one cell say was different: ``code``, ``vectors``.
+    """Which fingerprints differ between the headings of two traces of one cell: code, vectors.
 
-    A heading that does not say it, as those of earlier versions, differs in nothing.
+    A fingerprint that a heading of an earlier version lacks does not count as different.
     """
     differing = []
     if "code" in then and "code" in now and then["code"] != now["code"]:

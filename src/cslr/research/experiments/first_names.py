@@ -1,4 +1,4 @@
-"""The names and values that settings had at first, by which finished cells are known."""
+"""The names and values that settings had in earlier versions; names of cells are made of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ FORMERLY: Final[dict[str, str]] = {
     "paper.replay_weight": "head.replay_weight",
     "paper.replay_loss": "head.replay_loss",
 }
-"""Settings that had another name."""
+"""The earlier names of settings that were renamed."""
 _MOVED: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("replay.release", "select"): ("replay.aggregate", "select"),
     ("replay.matcher", "signature-synthetic"): ("replay.anchor_kind", "synthetic"),
     ("replay.matcher", "signature-random"): ("replay.anchor_kind", "random"),
 }
-"""Values that another setting had."""
+"""The earlier names and values of values that moved to another setting."""
 
 
 def first_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings (dotted names) by the names and values they had at first."""
+    """Settings (dotted names) under the names and with the values they had at first."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         moved = _MOVED.get((name, value)) if isinstance(value, str) else None

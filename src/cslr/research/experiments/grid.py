@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 STUDIES_KEPT: Final = 2
-"""Studies a process holds at a time; the largest fill a gigabyte."""
+"""Embedded streams ("studies") that a process keeps in memory; the largest take a gigabyte."""
 _NOT_READ: Final = {"clients", "alpha", "min_rows", "poisoning"}
-"""What settles who holds which rows, once they are read."""
-_NOT_HERE: Final = {
+"""Settings that affect which client holds which rows, but not the rows themselves."""
+_NOT_ALLOWED: Final = {
     "seeds": "a cell has one seed; use seed",
     "yardsticks": "a cell has one method; list yardsticks under method",
     "stream.data": "the data directory depends on the machine; give --data DIR",
@@ -60,14 +60,14 @@ class Cell:
 
     config: Config
     name: str
-    """Sixteen hexadecimal digits that follow from the settings, whatever ``stream.data`` is."""
+    """Sixteen hexadecimal digits: a hash of the settings without ``stream.data``."""
 
     @classmethod
     def of(cls, config: Config) -> Self:
         """The cell of a configuration.
 
-        Its name is made of what differs from the defaults, so that a setting that a later version
-        adds leaves finished cells what they are; settings that replaced others are named as those.
+        Its name is a hash of the settings that differ from the defaults, so a setting added later
+        does not rename finished cells. Settings that were renamed count under their first names.
         """
         text = json.dumps(first_names(_chosen(config)), sort_keys=True)
         return cls(config, hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -99,13 +99,13 @@ class Cell:
         return Config(stream=StreamConfig(**shared), **settings)
 
     def reading(self, data: Path | None) -> Cell:
-        """The same cell with its data in this directory."""
+        """The same cell with ``stream.data`` set to this directory."""
         return Cell(with_settings(self.config, {"stream.data": data}), self.name)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Settings that all cells share, and those whose values are crossed; by dotted names."""
+    """Settings that all cells share, and lists of values for the cross product; dotted names."""
 
     base: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
@@ -155,7 +155,7 @@ class _File(_Strict):
 
 
 def load_experiment(path: Path) -> Experiment:
-    """Read an experiment file; every mistake in it is a ``ConfigError`` that names the file."""
+    """Read an experiment file; a mistake in it raises a ``ConfigError`` that names the file."""
     file = _parsed(path)
     parts, cells = [], []
     for number, raw in enumerate(file.part, start=1):
@@ -182,7 +182,7 @@ def is_marked(path: Path) -> bool:
 
 
 def all_cells(experiments: Iterable[Experiment]) -> tuple[Cell, ...]:
-    """The cells of all experiments, each once, in the order they are first asked for."""
+    """The cells of all experiments, each once, in the order in which they first occur."""
     return _once(cell for experiment in experiments for cell in experiment.cells)
 
 
@@ -192,7 +192,7 @@ def chosen(
     streams: Sequence[str] = (),
     methods: Sequence[str] = (),
 ) -> tuple[Cell, ...]:
-    """The cells with one of these seeds, streams and methods; nothing given is no restriction."""
+    """The cells with one of these seeds, streams and methods; an empty list does not restrict."""
     for flag, wanted, available in (
         ("--seeds", seeds, {cell.seed for cell in cells}),
         ("--streams", streams, {cell.config.stream.name for cell in cells}),
@@ -249,8 +249,8 @@ def _parsed(path: Path) -> _File:
 def _part(raw: _PartOfFile) -> Part:
     base, grid = dotted(raw.base), dotted(raw.grid)
     for name in (*base, *grid):
-        if name in _NOT_HERE:
-            raise ConfigError(f"{name} cannot be set here: {_NOT_HERE[name]}")
+        if name in _NOT_ALLOWED:
+            raise ConfigError(f"{name} cannot be set here: {_NOT_ALLOWED[name]}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"grid: {name} must be a list of one or more values")

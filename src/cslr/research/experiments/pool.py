@@ -1,8 +1,8 @@
 """Run many cells on a few processes; a failed cell does not stop the others.
 
 A worker is a process with one thread for BLAS and one for torch, so a trace does not depend on
-how many cores there are. Each has its own queue, so the cell of a killed process is known: it is
-retried once in a new process, from its own trace.
+the number of cores. Each has its own queue, so the cell of a killed process is known: it is
+retried once in a new process, from its own trace. A study is an embedded stream that cells share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ _ONE_THREAD: Final = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 _TRIES: Final = 2
-"""How often a cell is begun whose process is killed each time."""
+"""How often a cell is started if its process is killed each time."""
 
 
 class Trouble(NamedTuple):
@@ -52,12 +52,17 @@ class Done(NamedTuple):
     again: bool = False
 
 
-def run_cells(cells: Iterable[Cell], places: Places, workers: int = 2) -> Generator[Done]:
+def run_cells(
+    cells: Iterable[Cell],
+    places: Places,
+    workers: int = 2,
+    on_study: Callable[[Config], None] = lambda study: None,
+) -> Generator[Done]:
     """Run the unfinished cells, and yield each as it ends.
 
-    Failures are kept at ``places.failure`` and tried again by the next call. If the iterator is
-    closed, or an interrupt passes through it, the workers are ended; unfinished cells go on from
-    their own traces next time.
+    Failures are recorded at ``places.failure`` and retried by the next call. If the iterator is
+    closed, or an interrupt passes through it, the workers are stopped; unfinished cells resume from
+    their own traces next time. on_study: called whenever a worker begins to load a study.
     """
     queue = _Queue.of(cell for cell in cells if not places.trace(cell.name).exists())
     others = set(multiprocessing.active_children())
@@ -65,7 +70,7 @@ def run_cells(cells: Iterable[Cell], places: Places, workers: int = 2) -> Genera
     jobs: list[_Job] = []
     try:
         while queue.waiting or jobs:
-            _assign(queue, crew, jobs, places)
+            _assign(queue, crew, jobs, places, on_study)
             wait([job.future for job in jobs], return_when=FIRST_COMPLETED)
             ended = [job for job in jobs if job.future.done()]
             jobs = [job for job in jobs if job not in ended]
@@ -87,8 +92,8 @@ def choose_study(
 ) -> Config:
     """The study for a free worker, so that each study is loaded as rarely as possible.
 
-    One it holds already, the latest first; else the one with most cells that no other worker has;
-    else the one with most cells.
+    held: the studies in the worker's memory, of which the latest is preferred. elsewhere: those in
+    the memory of other workers, which are avoided. Else the study with most waiting cells.
     """
     for study in reversed(held):
         if study in waiting:
@@ -125,7 +130,7 @@ class _Queue:
         return cell
 
     def put_back(self, cell: Cell) -> bool:
-        """Whether a cell whose process was killed waits again: not if that happened too often."""
+        """Queue a cell whose process was killed again, unless that happened too often; whether."""
         self.killed[cell.name] = self.killed.get(cell.name, 0) + 1
         if self.killed[cell.name] >= _TRIES:
             return False
@@ -144,7 +149,7 @@ class _Worker:
         """Hand a cell over."""
         try:
             future = self.executor.submit(_work, cell, places)
-        except BrokenProcessPool:  # it was killed while it had nothing to do
+        except BrokenProcessPool:  # the process was killed while it was idle
             self.renew()
             future = self.executor.submit(_work, cell, places)
         others = [study for study in self.held if study != cell.study]
@@ -152,7 +157,7 @@ class _Worker:
         return future
 
     def renew(self) -> None:
-        """Another process in place of one that was killed."""
+        """Start a new process in place of one that was killed."""
         self.executor.shutdown(wait=False)
         self.executor, self.held = _executor(), []
 
@@ -166,7 +171,7 @@ class _Job:
     future: Future[Trouble | None]
 
     def end(self, queue: _Queue) -> Done:
-        """What became of it; a cell whose process was killed may go back to the queue."""
+        """The result; a cell whose process was killed may go back to the queue."""
         try:
             return Done(self.cell, self.future.result())
         except BrokenProcessPool:
@@ -175,17 +180,26 @@ class _Job:
             return Done(self.cell, _killed(again), again)
 
 
-def _assign(queue: _Queue, crew: Sequence[_Worker], jobs: list[_Job], places: Places) -> None:
+def _assign(
+    queue: _Queue,
+    crew: Sequence[_Worker],
+    jobs: list[_Job],
+    places: Places,
+    on_study: Callable[[Config], None],
+) -> None:
     """Give every idle worker a cell, while there are any."""
     for worker in crew:
         if queue.waiting and all(job.worker is not worker for job in jobs):
             elsewhere = [study for other in crew if other is not worker for study in other.held]
-            cell = queue.take(choose_study(queue.waiting, worker.held, elsewhere))
+            study = choose_study(queue.waiting, worker.held, elsewhere)
+            if study not in worker.held:
+                on_study(study)
+            cell = queue.take(study)
             jobs.append(_Job(worker, cell, worker.begin(cell, places)))
 
 
 def _executor() -> ProcessPoolExecutor:
-    """Spawned, not forked: a child that inherits NumPy inherits its threads."""
+    """One process, spawned and not forked: a forked child would inherit NumPy and its threads."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_prepare)
 

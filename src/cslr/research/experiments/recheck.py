@@ -1,8 +1,8 @@
 """Finished cells run again and compared with their traces, within a stated tolerance.
 
 In a simulation noise follows from the seed and the name of a release, so another machine draws the
-same noise. What is left are the last bits of embeddings and of floating-point sums: a few test rows
-may change sides, and scores by as much.
+same noise. What differs are the last bits of embeddings and of floating-point sums, which may
+change the predictions of a few test rows.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ AA_WITHIN: Final = 0.5
 SCORE_WITHIN: Final = 3.0
 """Points by which the score on one task after one task may differ."""
 EPSILON_WITHIN: Final = 1e-6
-"""Relative difference of ε."""
+"""Relative difference that is allowed for ε."""
 
 
 @dataclass(frozen=True)
 class Recheck:
-    """One cell, as its trace has it and as it came out again. Scores in points."""
+    """One cell: the scores of its committed trace and of its second run, in points."""
 
     cell: Cell
     committed: float
-    """Average score after the last task."""
+    """Average score after the last task, from the committed trace."""
     again: float
+    """The same from the second run."""
     largest: float
     """Largest difference between two scores of the matrices."""
     same_epsilon: bool
     origin: tuple[str, ...]
-    """What the headings say was different: code, vectors."""
+    """Which fingerprints differ: code, vectors."""
 
     @property
     def agrees(self) -> bool:

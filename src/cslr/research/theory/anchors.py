@@ -1,8 +1,8 @@
 """Definition 1 and Theorem 2 on measured candidates: how many anchors separate them.
 
     p̂_γ     the share of public sentences at which two candidates of different modes differ by γ;
-            Definition 1 wants the least over all pairs, the paper's table shows a mean
-    m       (1/p̂) log(N²/η) by the theorem, or the fewest that were enough when tried
+            Definition 1 takes the minimum over all pairs, the paper's table shows a mean
+    m       (1/p̂) log(N²/η) by the theorem, or the smallest count that sufficed in random draws
 
 Signatures are standardised, so γ counts standard deviations of a candidate's log densities.
 """
@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 MARGIN: Final = 0.25
-"""γ unless another is asked for: a quarter of a signature's standard deviation."""
+"""The default of γ: a quarter of a signature's standard deviation."""
 
 SWEEP: Final = (10, 25, 50, 100, 200)
 """The paper's anchor counts."""
 REFERENCE: Final = 1000
 """Public sentences that stand for the anchor distribution ρ."""
 DRAWS: Final = 20
-"""Times that each number of anchors is drawn anew."""
+"""How often each number of anchors is drawn at random."""
 
 
 @dataclass(frozen=True)
@@ -82,29 +82,30 @@ def prescribe(candidates: int, hit: float, failure: float) -> Prescription:
 
 @dataclass(frozen=True)
 class Tried:
-    """The separation by some number of anchors, on average over draws of them."""
+    """The separation by one number of anchors, averaged over draws of them."""
 
     anchors: int  # m
     hit_mean: float
-    """Mean over pairs of the share of anchors that tell a pair apart by γ."""
+    """Mean over pairs of the share of anchors that separate a pair by γ."""
     hit_least: float
-    """The least such share."""
+    """The minimum over pairs of that share."""
     margin: float
-    """The least, over pairs, of the largest difference at any anchor."""
+    """The minimum over pairs of the largest difference at any anchor."""
     missed: float
-    """Share of draws that left some pair without an anchor that tells it apart by γ."""
+    """Share of draws in which no anchor separates some pair by γ."""
     neighbours: float
     """Share of candidates whose nearest signature at another client is of their own mode."""
     bound: float
-    """What Theorem 2's proof says ``missed`` is at most, from the hit rate at the reference."""
+    """The upper bound on ``missed`` by Theorem 2's proof, from the hit rate at the reference."""
 
 
 @dataclass(frozen=True)
 class Sweep:
     """The separation of candidates by increasing numbers of anchors."""
 
-    candidates: int  # N, those looked at
+    candidates: int  # N, after sampling
     total: int
+    """The number of candidates before sampling."""
     pairs: int
     """Pairs of candidates of different modes."""
     margin: float  # γ
@@ -113,14 +114,14 @@ class Sweep:
     hit_mean: float
     hit_least: float  # p̂_γ of Definition 1, at the reference
     unseen: float
-    """Share of pairs that no public sentence of the reference tells apart by γ."""
+    """Share of pairs that no public sentence of the reference separates by γ."""
     tried: tuple[Tried, ...]
     prescribed: int | None
     """m by Theorem 2 with p̂ = ``hit_least``; None if that is 0, so that no number is enough."""
 
     @property
     def enough(self) -> int | None:
-        """The fewest anchors tried of which at most a share η of draws missed a pair."""
+        """The smallest anchor count tried for which at most a share η of draws missed a pair."""
         return next((each.anchors for each in self.tried if each.missed <= self.failure), None)
 
 
@@ -172,7 +173,7 @@ def _try(
     rng: np.random.Generator,
     draws: int,
 ) -> Tried:
-    """m of the columns of raw log densities (N, M), several times."""
+    """Draw m of the M columns of raw log densities (N, M), ``draws`` times."""
     seen = []
     for _ in range(draws):
         chosen = rng.choice(raw.shape[1], size=anchors, replace=False)
@@ -187,7 +188,7 @@ def _try(
 
 
 def _neighbours(signed: FloatArray, ids: IntArray, clients: IntArray) -> float:
-    """Share of candidates whose nearest signature of another client has their id; NaN if none."""
+    """Share of candidates whose nearest signature at another client has their id; NaN if none."""
     squares = np.square(signed).sum(axis=1)
     distance = squares[:, None] + squares - 2.0 * signed @ signed.T
     distance[clients[:, None] == clients] = np.inf
@@ -216,7 +217,10 @@ def examine(
     failure: float,
     counts: Sequence[int] | None,
 ) -> Examined:
-    """NON-PRIVATE: reads the lists of simulated clients as they are. None: the paper's counts."""
+    """NON-PRIVATE: reads the lists of simulated clients without noise.
+
+    counts: the anchor counts to try; None: the paper's.
+    """
     name, sentences = embedded.stream.name, len(embedded.public)
     unit = "word" if embedded.family.name == "tagging" else "sentence"
     if config.replay.anchor_kind != "sentences" or config.replay.pooled:

@@ -1,8 +1,8 @@
 """NON-PRIVATE. All candidates of a stream's simulated clients.
 
-Steps 1 to 3 as a device takes them, before anything is released: a list per client, task and
-label, with the canonical id of each entry. In ``sum`` mode no server ever sees these; a study of
-anchors has to.
+Steps 1 to 3 as a device runs them, before anything is released: a list per client, task and label,
+with the canonical id of each entry. In ``sum`` mode no server ever sees these lists; a study of
+anchors needs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cslr.seeding import Seeds
 __all__ = ["Candidates", "simulated_candidates"]
 
 MOST: Final = 400
-"""Candidates looked at: pairs grow with their square. More are represented by a random sample."""
+"""Candidates that are compared at most, since pairs grow quadratically; of more, a sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Candidates:
     ids: IntArray  # (N,) one number a task, label and sub-mode
     clients: IntArray  # (N,)
     total: int
-    """How many there were before the sample."""
+    """How many there were before sampling."""
     space: PublicSpace
     rows: FloatArray  # (n, r) coordinates of what the clients hold
 
@@ -76,7 +76,7 @@ _Entry = tuple[FloatArray, FloatArray, int, int]
 
 @dataclass(frozen=True, eq=False)
 class _Device:
-    """What every client is told before the first release."""
+    """The public settings that every client gets before the first release."""
 
     space: PublicSpace
     prototypes: tuple[Gaussians, ...]  # of each label: (J, r)
@@ -107,7 +107,7 @@ class _Device:
     def entries(
         self, client: int, own_rows: IntArray, x: FloatArray, embedded: EmbeddedStream
     ) -> Iterator[_Entry]:
-        """The entries of one client's lists, but for those without any example."""
+        """The entries of one client's lists, without those that have no example."""
         tasks, labels = embedded.train.tasks[own_rows], embedded.train.labels[own_rows]
         for task, label in np.unique(np.stack([tasks, labels]), axis=1).T.tolist():
             rows = x[own_rows[(tasks == task) & (labels == label)]]
@@ -121,7 +121,7 @@ class _Device:
     def _listed(
         self, rows: FloatArray, label: int, rng: np.random.Generator
     ) -> tuple[Mixture, IntArray]:
-        """A list of L candidates from coordinates (n, r), as it is signed, and its ids (L,)."""
+        """A list of L candidates from coordinates (n, r), with steadied variances; its ids (L,)."""
         spread, every = self.space.spread, np.ones((1, len(rows)), dtype=np.bool_)
         lists = learn_lists(rows[None], every, spread, self.learner, [rng])
         steady = steadied(lists, np.array([len(rows)]), spread, self.learner.pseudo_count)
@@ -131,7 +131,7 @@ class _Device:
 
 
 def _examples(embedded: EmbeddedStream, rows: IntArray) -> IntArray:
-    """The examples of these rows: a text each, or every word of a sentence."""
+    """The indices of the examples of these rows: one per text, or one per word of a sentence."""
     starts = embedded.train.starts
     parts = [np.arange(starts[row], starts[row + 1]) for row in rows]
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])

@@ -8,7 +8,6 @@ much farther away are not covered by the public corpus.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,28 +20,28 @@ from cslr.arrays import FloatArray
 __all__ = ["Coverage", "Licence", "coverage", "licence_of"]
 
 FAR: Final = 0.95
-"""Beyond this share of the public sentences a row counts as outside."""
+"""A row is outside if it is farther from the anchors than this share of the public sentences."""
 _CHUNK: Final = 4096
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Distances to the nearest anchor, in released coordinates; medians."""
+    """Median distances to the nearest anchor, in released coordinates."""
 
     sentences: int
     anchors: int  # m
     public: float
-    """Of the public sentences that are no anchors."""
+    """Median of the public sentences that are not anchors."""
     rows: float
-    """Of what the clients hold."""
+    """Median of the clients' rows."""
     candidates: float
-    """Of the means of the clients' candidates: means lie nearer to the middle than single texts."""
+    """Median of the means of candidates, which lie nearer to the centre than single texts."""
     outside: float
-    """Share of rows that lie farther off than all but the farthest of the public sentences."""
+    """Share of rows that are farther away than 95 % (``FAR``) of the public sentences."""
 
     @property
     def ratio(self) -> float:
-        """Rows against public sentences: 1 if clients write where the public corpus does."""
+        """Rows' distance over that of public sentences: 1 if both are distributed alike."""
         return self.rows / self.public if self.public > 0 else np.inf
 
 
@@ -51,7 +50,7 @@ def coverage(
 ) -> Coverage:
     """All in released coordinates: anchors (m, r), public (n, r), rows (n', r), means (N, r)."""
     among = nearest_distance(public, anchors)
-    among = among[among > 1e-9]  # an anchor is no news to itself
+    among = among[among > 1e-9]  # without the anchors themselves
     if not len(among):
         raise ValueError("public must contain sentences that are not anchors")
     of_rows = nearest_distance(rows, anchors)
@@ -79,7 +78,7 @@ class Licence:
 
     text: str | None
     source: str | None
-    """Where that stands."""
+    """The file that states it."""
 
     def __str__(self) -> str:
         if self.text is None:
@@ -105,12 +104,12 @@ def licence_of(data: Path | None) -> Licence:
         if line := next((text.strip() for text in _lines(path) if text.strip()), None):
             return Licence(line, str(path))
     readme = data / "README.md"
-    licence = _in_table(list(_lines(readme))) if readme.is_file() else None
+    licence = _in_table(_lines(readme)) if readme.is_file() else None
     return Licence(licence, str(readme)) if licence else Licence(None, None)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    return iter(path.read_text(encoding="utf-8", errors="replace").splitlines())
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def _in_table(lines: list[str]) -> str | None:

@@ -1,12 +1,12 @@
 """PUBLIC. How well clients with different encoders could share a replay, at no privacy cost.
 
-Only public sentences and label texts are looked at: rows are left out before anything is embedded,
-and own rows are not even read. A pair of encoders is judged on sentences that no map was fitted on,
-by what the second one itself says about them:
+Only public sentences and label texts are used: rows are dropped before anything is embedded, and
+own rows are not even read. A pair of encoders is judged on held-out sentences, on which no map was
+fitted. The second encoder's neighbours and nearest labels are the reference; they are compared with
 
-    apart       what the first encoder says of them in its own space: how far the two agree anyway
-    mapped      what a ridge map makes of the first encoder's view
-    relative    what similarities to m anchors make of it
+    apart       those of the first encoder in its own space: how far the two agree without any map
+    mapped      those of the first encoder's vectors after a ridge map
+    relative    those in coordinates of similarities to m anchors
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ COUNTS: Final = (50, 100, 200, 400)
 """Numbers of anchors that relative coordinates are tried with."""
 NEIGHBOURS: Final = 10
 HELD_OUT: Final = 5
-"""One sentence in so many is judged on, and no map is fitted on it."""
-MOST: Final = 2000  # held-out sentences that are looked at
+"""One sentence in so many is held out: used for the comparison and not for fitting a map."""
+MOST: Final = 2000  # held-out sentences that are used at most
 FEWEST: Final = 20 * HELD_OUT
-"""Public sentences without which ten neighbours say nothing."""
+"""Fewest public sentences with which ten nearest neighbours are meaningful."""
 
 
 @dataclass(frozen=True, eq=False)
 class EncoderView:
-    """PUBLIC. What one encoder makes of the public sentences and of the label texts."""
+    """PUBLIC. One encoder's embeddings of the public sentences and of the label texts."""
 
     public: PublicEmbeddings
     labels: FloatArray  # (c, d)
@@ -82,8 +82,8 @@ class Kept:
     labels: float
     """Share of sentences with the same nearest label text."""
     clear: float
-    """The same among the quarter that the target is surest about: most others are about no label
-    at all, and change sides easily."""
+    """The same among the quarter for which the target is most certain: most others are about no
+    label at all, so their nearest label changes easily."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Reach:
     public: float  # of held-out sentences
     labels: float  # of label texts
     outside: tuple[str, ...]
-    """Labels that are farther off than all but the farthest of the sentences."""
+    """Labels that are farther away than 95 % (``FAR``) of the sentences."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ def compare(
             f"encoders requires at least {FEWEST}"
         )
     seen = views(stream, config, encoders, progress)
-    fitted = int(np.sum(~_held(len(seen[0].public.z))))
+    sentences = len(seen[0].public.z)
+    fitted = int(np.sum(~_held(sentences)))
     if max(counts or [0]) > fitted:
         raise ConfigError(
             f"stream {stream.name!r} has {fitted} public sentences besides those held out, so "
@@ -151,8 +152,8 @@ def compare(
         stream.name,
         seed,
         unit,
-        len(seen[0].public.z),
-        len(_judged(len(seen[0].public.z))),
+        sentences,
+        len(_judged(sentences)),
         tuple(
             Pair(one, other, judge(source, target, tried, Seeds(seed)))
             for (one, source), (other, target) in pairs
@@ -164,16 +165,16 @@ def compare(
 def views(
     stream: Stream, config: Config, encoders: Sequence[str], progress: bool = False
 ) -> list[EncoderView]:
-    """The public sentences and label texts of a stream as each encoder sees them; no rows."""
+    """Each encoder's embeddings of the public sentences and label texts of a stream; no rows."""
     corpus, public = corpus_digest(stream.public), _without_rows(stream)
-    embedded_streams = [
+    embedded = [
         embed_stream(public, with_settings(config, {"encoder": name}), 0.0, progress)
         for name in encoders
     ]
-    seen = [
-        (PublicEmbeddings(each.encoder, corpus, each.public), each) for each in embedded_streams
+    return [
+        EncoderView(PublicEmbeddings(each.encoder, corpus, each.public), each.label_texts)
+        for each in embedded
     ]
-    return [EncoderView(public, each.label_texts) for public, each in seen]
 
 
 def judge(
@@ -218,7 +219,7 @@ def judge(
 
 
 def reach(name: str, view: EncoderView, labels: Sequence[str]) -> Reach:
-    """How far label texts are from public sentences, and those from each other."""
+    """Distances of label texts to public sentences, and of public sentences to each other."""
     n = len(view.public.z)
     others = view.public.z[~_held(n)]
     among = nearest_distance(view.public.z[_judged(n)], others)
@@ -261,24 +262,25 @@ def _without_rows(stream: Stream) -> Stream:
 
 
 def _held(sentences: int) -> BoolArray:
-    """(n,) the sentences that no map is fitted on."""
+    """(n,) whether a sentence is held out, so that no map is fitted on it."""
     held: BoolArray = np.arange(sentences) % HELD_OUT == 0
     return held
 
 
 def _judged(sentences: int) -> IntArray:
-    """(h,) those of them that are looked at."""
+    """(h,) the indices of held-out sentences that are used."""
     return np.flatnonzero(_held(sentences))[:MOST]
 
 
 def _neighbours(queries: FloatArray, pool: FloatArray) -> IntArray:
-    """(h, 10) the nearest of pool (h, p), but for the sentence itself, to each of queries."""
+    """(h, 10) the nearest in pool (h, p) to each of queries (h, p), without the sentence itself."""
     similarity = queries @ pool.T
     np.fill_diagonal(similarity, -np.inf)
     return np.argpartition(-similarity, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
 def _shared(retrieved: IntArray, wanted: IntArray) -> float:
+    """The share of wanted neighbours (h, 10) that are among the retrieved ones (h, 10)."""
     return float(np.mean((wanted[:, :, None] == retrieved[:, None, :]).any(axis=2)))
 
 
@@ -289,7 +291,7 @@ def _answers(z: FloatArray, labels: FloatArray) -> IntArray:
 
 
 def _clear(z: FloatArray, labels: FloatArray) -> IntArray:
-    """(h / 4,) the sentences that prefer their label text most clearly to the next."""
+    """(h / 4,) the sentences with the largest margin between the two nearest label texts."""
     if len(labels) < 2:
         return np.arange(len(z))
     similarity = np.sort(z @ labels.T, axis=1)

@@ -1,7 +1,7 @@
 """The stored parts of a finished run: replay Q_{1:T}, head, and scores of the trace. Read-only.
 
-The replay is the one after the last task. Earlier estimates of the same modes are not kept: every
-stage writes over the one before.
+The replay is the one after the last task. Earlier estimates of the same modes are not stored: each
+task overwrites them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeptReplay:
     weights: FloatArray  # (K,)
     modes: Gaussians  # (K, r), diagonal or full
     tasks: IntArray  # (K,)
-    answers: FloatArray  # (K, c) how probable each label is as the answer of a mode
+    answers: FloatArray  # (K, c) the probability of each label for a mode
     centre: FloatArray  # (d,)
     basis: FloatArray  # (d, d)
 
@@ -49,12 +49,12 @@ class KeptReplay:
         return x
 
     def lift(self, x: FloatArray) -> FloatArray:
-        """Released coordinates (n, r) -> embeddings (n, d), at the public centre elsewhere."""
+        """Released coordinates (n, r) -> embeddings (n, d); other directions: the public centre."""
         z: FloatArray = x @ self.directions.T + self.centre
         return z
 
     def joint(self, task: int) -> FloatArray:
-        """(K, c) the share of a task's replay that is of each mode with each answer; sums to 1."""
+        """(K, c) the joint distribution of mode and label in a task's replay; sums to 1."""
         weights = np.where(self.tasks == task, self.weights, 0.0)
         if not weights.sum() > 0:  # noise may have taken all weight from a task
             weights = (self.tasks == task).astype(np.float64)
@@ -98,7 +98,7 @@ class KeptRun:
         )
 
     def head(self, seed: int) -> Head | None:
-        """The head of a seed, if it kept one."""
+        """The head of a seed, if one is stored."""
         path = self.path / f"seed-{seed}" / "head.safetensors"
         if not path.is_file():
             return None
@@ -108,10 +108,7 @@ class KeptRun:
             return None
 
     def matrix(self, seed: int) -> FloatArray:
-        """(T + 1, T) the scores a[r, j] of the run's own method, in per cent; NaN if unknown.
-
-        All of it is unknown where figures were not stored.
-        """
+        """(T + 1, T) the scores a[r, j] of the run's own method, in per cent; NaN if not stored."""
         tasks = len(self.model.tasks)
         matrix = np.full((tasks + 1, tasks), math.nan)
         for line in self.trace:
@@ -128,9 +125,9 @@ class KeptRun:
         return lost
 
     def _tasks(self, labels: IntArray, path: Path) -> IntArray:
-        """(K,) the task of each mode where the file does not say: tasks append theirs in order.
+        """(K,) the task of each mode, inferred for files that lack it: tasks append in order.
 
-        A mode is about a label of its task, or about all of them and then called by the first.
+        A mode belongs to one label of its task, or to all of them and then has the first as label.
         """
         tasks = list(self.model.tasks.values())
         for groups in (tasks, [labels_of[:1] for labels_of in tasks]):
@@ -142,7 +139,7 @@ class KeptRun:
 
 
 def load_run(path: Path) -> KeptRun:
-    """The finished run in a directory; refused if it kept no replay."""
+    """The finished run in a directory; raises an error if it stored no replay."""
     model = ModelFacts.load(path)
     config, trace = read_config(path), path / "trace.jsonl"
     if config.translates:
@@ -167,9 +164,9 @@ def _arrays(path: Path) -> dict[str, FloatArray]:
 
 
 def _answers(targets: FloatArray, labels: IntArray, family: Family) -> FloatArray:
-    """(K, c) the label of a mode as its target (K, outputs) tells it.
+    """(K, c) the distribution over labels of each mode, from its target (K, outputs).
 
-    Intents are answered one by one, so that a target is no distribution: the main one counts.
+    With sigmoid outputs (intents) a target is no distribution, so the main label gets all of it.
     """
     if family.sigmoid:
         return np.eye(family.labels)[labels]

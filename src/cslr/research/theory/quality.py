@@ -1,25 +1,25 @@
 """NON-PRIVATE. The distance of a task's replay from the rows it represents (α_t of Theorem 5).
 
-Theorem 5 bounds forgetting by TV(Q_t, Q*_t) and more. Nobody can compute a total variation from
-samples in hundreds of dimensions, but any rule that tells the two apart bounds it from below:
+Theorem 5 bounds forgetting by TV(Q_t, Q*_t) and further terms. A total variation cannot be computed
+from samples in hundreds of dimensions, but any classifier of rows and replay bounds it from below:
 
     TV ≥ P[rule says "row" | row] − P[rule says "row" | replay]
 
-    means    the rule is logistic regression on the coordinates, learnt on one half of the sample
-             and judged on the other: what is wrong with where the replay lies
-    shape    the same on four numbers alone: how long x is and how dense Q_t is there, and how far
-             each of these is from what it is for draws: what is wrong with how the replay spreads
+    means    the rule is logistic regression on the coordinates, trained on one half of the sample
+             and tested on the other; it detects a wrong location of the replay
+    shape    the same on four features: the squared length of x, the log density of Q_t at x, and
+             the squared deviation of each from its mean over draws; it detects a wrong spread
     head     |error of the run's head on replay − on rows|: the difference that Theorem 5's proof
-             bounds by α_t, for the one head that counts
-    labels   half the sum of differences between the shares of labels
+             bounds by α_t, for the head of this run
+    labels   half the sum of absolute differences between the shares of labels
 
 All four are lower bounds, up to the chance of a finite sample; ``low`` is at most the true value
 with 95 % confidence, if rows are independent (words of a sentence are not quite). ``energy`` is
 the energy distance over its largest possible value: 0 for equal distributions, 1 for points far
 apart, and no bound on TV in either direction.
 
-Distances other than ``labels`` are taken with the rows' shares of labels: how often labels are met
-is put into a head by itself. A rule may look at the label, so each label has one of its own.
+Distances other than ``labels`` use the rows' shares of labels on both sides, because the shares
+enter a head separately. There is one rule per label.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from cslr.research.theory.kept import KeptReplay
 __all__ = ["Quality", "VariationBound", "energy_distance", "logistic_rule", "quality", "told_apart"]
 
 SAMPLES: Final = 1000
-"""Rows of a task that are looked at, and as many draws of its replay."""
+"""Rows of a task that are used at most, and as many draws of its replay."""
 RIDGE: Final = 0.1
-"""Penalty of the logistic regression, a share of the mean loss for weights of norm 1."""
+"""Penalty of the logistic regression: RIDGE/2 ‖w‖² is added to the mean loss."""
 
 
 @dataclass(frozen=True)
 class VariationBound:
-    """A lower bound on a total variation: as estimated, and as it holds with 95 % confidence."""
+    """A lower bound on a total variation: its estimate, and its lower 95 % confidence limit."""
 
     value: float
     low: float
@@ -81,12 +81,12 @@ def quality(
 ) -> Quality:
     """The replay of a task against rows z (n, d) with these labels (n,).
 
-    together: (n,) rows of the same number (words of a sentence) are all learnt from or all judged.
+    together: (n,) rows with the same number (words of a sentence) are in the same half.
     """
     joint = replay.joint(task)
     shares = np.bincount(labels, minlength=family.labels) / max(len(labels), 1)
     chosen = rng.permutation(len(z))[:samples]
-    chosen = chosen[joint.sum(axis=0)[labels[chosen]] > 0]  # labels the replay knows of
+    chosen = chosen[joint.sum(axis=0)[labels[chosen]] > 0]  # labels that the replay has
     if len(chosen) < 4:
         nothing = VariationBound(math.nan, math.nan)
         return Quality(len(chosen), nothing, nothing, math.nan, math.nan, math.nan)
@@ -109,16 +109,16 @@ def quality(
 def told_apart(
     rows: FloatArray, drawn: FloatArray, groups: IntArray, half: BoolArray
 ) -> VariationBound:
-    """How well rules learnt on one half of the pairs tell rows from draws (n, p) on the other.
+    """How well rules trained on one half of the pairs tell rows from draws (n, p) on the other.
 
-    groups: (n,) which of the rules decides about row i and draw i; half: (n,) what is learnt from.
+    groups: (n,) the rule that classifies row i and draw i; half: (n,) the pairs trained on.
     """
     says_row, says_drawn = np.zeros((2, len(rows)), dtype=np.bool_)
     for group in np.unique(groups):
         in_group = groups == group
         learnt = in_group & half
         if not learnt.any():
-            continue  # no rule: everything is called a draw
+            continue  # no rule: everything is classified as a draw
         weights, offset = logistic_rule(rows[learnt], drawn[learnt])
         says_row[in_group] = rows[in_group] @ weights > offset
         says_drawn[in_group] = drawn[in_group] @ weights > offset
@@ -154,8 +154,8 @@ def logistic_rule(rows: FloatArray, drawn: FloatArray) -> tuple[FloatArray, floa
 def energy_distance(x: FloatArray, y: FloatArray) -> float:
     """(2 E‖X − Y‖ − E‖X − X'‖ − E‖Y − Y'‖) / 2 E‖X − Y‖ in [0, 1], for x (n, p) and y (n', p).
 
-    Székely and Rizzo, 2013. Pairs of a point with itself are left out, so that it is 0 on average
-    for equal distributions; below that it is called 0.
+    Székely and Rizzo, 2013. Pairs of a point with itself are left out, so that the estimate is 0 on
+    average for equal distributions; negative estimates are set to 0.
     """
     across = float(cdist(x, y).mean())
     within = sum(float(cdist(a, a).sum()) / max(len(a) * (len(a) - 1), 1) for a in (x, y))
@@ -177,7 +177,7 @@ def _draw(
 def _forms(
     replay: KeptReplay, joint: FloatArray, x: FloatArray, labels: IntArray, half: BoolArray
 ) -> FloatArray:
-    """(2, n, 4) length and log density of rows and draws (2, n, r), and how unusual they are."""
+    """(2, n, 4) the four features of ``shape`` for rows and draws (2, n, r)."""
     at_modes = log_density(replay.modes, x)  # (2, n, K)
     with np.errstate(divide="ignore"):
         share = np.log(joint / np.maximum(joint.sum(axis=0), 1e-300))[:, labels].T  # (n, K)
@@ -194,7 +194,7 @@ def _head_gap(
     labels: IntArray,
     family: Family,
 ) -> float:
-    """|error on draws − error on rows|, both seen in released coordinates; NaN without a head."""
+    """|error on draws − error on rows|, both in released coordinates; NaN without a head."""
     if head is None:
         return math.nan
     of_output = family.label_of_output()

@@ -1,7 +1,7 @@
-"""NON-PRIVATE. Theorem 5 on a finished run: replay quality beside what was forgotten, by task.
+"""NON-PRIVATE. Theorem 5 on a finished run: replay quality next to forgetting, by task.
 
-The theorem is an upper bound: bad replay permits forgetting and does not cause it. So the rank
-correlation beside the tables describes a run and tests nothing; seeds share their rows, too.
+The theorem is an upper bound: bad replay permits forgetting but does not imply it. So the rank
+correlation describes a run and is not a statistical test; also, seeds share their rows.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cslr.seeding import Seeds
 __all__ = ["MEASURES", "Judged", "Retention", "retention"]
 
 MEASURES: Final = ("means", "shape", "head", "labels", "energy")
-"""Of a replay; all but the last are lower bounds on a total variation."""
+"""Measures of a replay; all but the last are lower bounds on a total variation."""
 FEWEST: Final = 4
-"""Pairs without which a rank correlation says nothing."""
+"""Fewest pairs for which a rank correlation is computed."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Judged:
     seed: int
     task: str
     last: bool
-    """Whether it was the last task, of which nothing can have been forgotten."""
+    """Whether it is the last task, of which nothing can have been forgotten."""
     quality: Quality
     forgotten: float
     """a[t, t] − a[T, t], in points."""
@@ -55,7 +55,7 @@ class Retention:
     judged: tuple[Judged, ...]
 
     def correlation(self, name: str) -> float:
-        """Spearman's ρ of a measure and forgetting, last tasks left out; NaN if there is none."""
+        """Spearman's ρ of a measure and forgetting, without last tasks; NaN if undefined."""
         pairs = np.array(
             [(each.measure(name), each.forgotten) for each in self.judged if not each.last]
         ).reshape(-1, 2)
@@ -122,7 +122,7 @@ def retention(run: KeptRun, embedded: EmbeddedStream, samples: int = SAMPLES) ->
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN; figures to four digits."""
+    """JSON values: floats rounded to four digits, null for NaN."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, float):

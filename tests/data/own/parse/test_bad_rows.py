@@ -1,4 +1,4 @@
-"""Every way a row can be wrong: told with file and line, or left out and counted."""
+"""Every kind of bad row is reported with file and line, or left out and counted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JSON = {
 
 
 def line(**changes: Any) -> bytes:
-    """One JSON line; None takes a column out."""
+    """One JSON line; None removes a column."""
     cells = {name: cell for name, cell in (JSON | changes).items() if cell is not None}
     return json.dumps(cells).encode() + b"\n"
 
@@ -305,7 +305,7 @@ def test_a_refused_line_that_opens_a_quote_takes_only_its_own_row_along(write, d
     ],
 )
 def test_a_stray_quote_that_takes_other_rows_along_cannot_be_skipped(write, declare, stray, told):
-    """Else one person's row would decide whether the rows of others are learnt from."""
+    """Otherwise one person's row would decide whether other people's rows are used."""
     for skip in (False, True):
         with pytest.raises(DataError, match=rf"line 3: {told}.* where rows end is unclear"):
             load_own(write("csv", HEAD + GOOD + stray), declare(), PUBLIC, skip_bad_rows=skip)
@@ -321,7 +321,7 @@ def test_a_stray_quote_that_takes_other_rows_along_cannot_be_skipped(write, decl
     ],
 )
 def test_a_comment_that_cannot_be_read_cannot_be_skipped(write, declare, bad):
-    """Else the sentences after it would be given to the client before."""
+    """Otherwise the sentences after it would be assigned to the previous client."""
     path = write("conll", CONLL + bad + b"Rome\tB-LOC\n")
     with pytest.raises(DataError, match="what the comment says about the rows after it is unclear"):
         load_own(path, declare("tagging"), PUBLIC, skip_bad_rows=True)
@@ -383,7 +383,7 @@ def test_of_a_person_in_train_and_test_the_first_row_counts(write, declare):
 
 
 def test_a_train_row_never_decides_about_a_public_test_row(write, declare):
-    """Whether the test row counts in stored scores would tell of the person's private row."""
+    """Whether the test row counts in stored scores would reveal the person's private row."""
     path = write("csv", HEAD + GOOD + b"public,praise,,spring,test,p1\n")
     told = "a private row would decide which test rows count.*\n.*line 3: person 'p1' is in test"
     with pytest.raises(DataError, match=told):

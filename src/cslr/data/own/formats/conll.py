@@ -22,13 +22,13 @@ from cslr.data.streams.conll import BadLine, conll_sentences
 __all__ = ["LABEL", "TEXT", "conll_rows"]
 
 TEXT, LABEL = "text", "label"
-"""What the words and the tags are called as columns."""
+"""Column names of the words and of the tags."""
 _SHOWN = 200
 _COMMENT = re.compile(r"#\s*(?P<key>[^\s=][^=]*?)\s*=\s*(?P<value>.*?)\s*")
 
 
 def conll_rows(path: Path) -> Iterator[Raw | Problem]:
-    """Each sentence with its words, its tags and what the comments before it say."""
+    """Each sentence: its words, its tags and the fields of the comments before it."""
     fields: dict[str, object] = {}
     for block in _blocks(path):
         while block and (comment := _COMMENT.fullmatch(block[0].text)) and not block[0].problem:
@@ -39,7 +39,7 @@ def conll_rows(path: Path) -> Iterator[Raw | Problem]:
 
 
 def _blocks(path: Path) -> Iterator[list[Line]]:
-    """Lines between blank ones."""
+    """Groups of lines separated by blank lines."""
     block: list[Line] = []
     for line in lines_of(path):
         if line.text.strip() or line.problem:
@@ -67,7 +67,7 @@ def _sentences(block: list[Line], fields: dict[str, object]) -> Iterator[Raw | P
 
 
 def _unclear(problem: Problem, block: list[Line]) -> Problem:
-    """A bad block; if it has a comment, the sentences after it may be given to somebody else."""
+    """The problem of a bad block; a comment in it may name the client of the sentences after it."""
     if not any(line.comment or line.text.lstrip().startswith("#") for line in block):
         return problem
     what = f"{problem.what}; what the comment says about the rows after it is unclear"

@@ -62,7 +62,7 @@ def csv_delimiter(path: Path) -> str:
 
 
 def _fed(path: Path, refused: list[Problem], last: list[Line]) -> Iterator[str]:
-    """Lines for the csv module; line numbers and problems are appended to the two lists."""
+    """Lines for the csv module; ``refused`` gets their problems, ``last[0]`` is the latest line."""
     for line in lines_of(path):
         last[0] = line
         if line.problem:
@@ -71,7 +71,7 @@ def _fed(path: Path, refused: list[Problem], last: list[Line]) -> Iterator[str]:
 
 
 def _unclear(start: int, last: Line, problem: Problem) -> Problem:
-    """A quote that is missing in one row takes the rows of others along, whoever they are about."""
+    """A bad row of several lines: a missing quote may have merged it with other people's rows."""
     what = f"{problem.what}; where rows end is unclear up to line {last.number}"
     return Problem(start, "unclear rows", what)
 

@@ -36,7 +36,7 @@ def _row(line: Line) -> Raw | Problem:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object without duplicate keys: with duplicates the intended value is ambiguous."""
+    """The object; an error for duplicate keys, because which value is meant is ambiguous."""
     cells = dict(pairs)
     if len(cells) < len(pairs):
         names = [name for name, _ in pairs]

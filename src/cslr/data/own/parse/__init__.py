@@ -1,1 +1,1 @@
-"""From a row of a file to a row of the data set, or to what is wrong with it."""
+"""Parse a row of a file into a row of the data set, or report what is wrong with it."""

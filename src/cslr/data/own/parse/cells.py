@@ -7,12 +7,7 @@ import json
 from cslr.data.own.parse.problems import Unfit, quoted
 from cslr.data.own.reader.raw import Raw
 
-__all__ = ["has", "name_in", "names_in", "text_in", "words_in"]
-
-
-def has(row: Raw, column: str) -> bool:
-    """Whether there is such a cell; JSON and CoNLL rows may each have their own columns."""
-    return column in row.cells
+__all__ = ["name_in", "names_in", "text_in", "words_in"]
 
 
 def text_in(row: Raw, column: str) -> str:
@@ -43,7 +38,7 @@ def words_in(row: Raw, column: str) -> tuple[str, ...]:
 
 
 def name_in(row: Raw, column: str) -> str:
-    """One name without white space around it; empty where the cell is."""
+    """One name without white space around it; empty if the cell is empty."""
     return _name(_cell(row, column), column)
 
 

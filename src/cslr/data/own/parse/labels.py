@@ -24,7 +24,7 @@ class Known:
 
     declaration: Declaration
     labels: tuple[Label, ...]
-    """As the stream has them: tagging's begin with O."""
+    """In the order of the stream; for tagging O is the first."""
     tasks: tuple[Task, ...]
     label_numbers: Mapping[str, int]
     task_numbers: Mapping[str, int]
@@ -128,7 +128,7 @@ def _tagged(row: Raw, declared: Known, task: Task) -> tuple[str, tuple[int, ...]
 
 
 def _check_bio(tags: tuple[str, ...]) -> None:
-    """I- goes on with what B- or I- of the same type began."""
+    """Check that an I- tag follows a B- or I- tag of the same type."""
     before = "O"
     for number, tag in enumerate(tags, start=1):
         kind, _, name = tag.partition("-")

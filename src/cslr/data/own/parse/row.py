@@ -1,11 +1,11 @@
-"""From a row of a file to a row of the declared data set, or to what is wrong with it."""
+"""Parse a row of a file into a row of the declared data set, or report what is wrong with it."""
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
 
-from cslr.data.own.parse.cells import has, name_in
+from cslr.data.own.parse.cells import name_in
 from cslr.data.own.parse.labels import Known, parse_answer
 from cslr.data.own.parse.problems import Problem, Unfit, quoted
 from cslr.data.own.reader.raw import Raw
@@ -68,7 +68,7 @@ def _task(row: Raw, declared: Known) -> int:
 def _client(row: Raw, declared: Known, test: bool) -> str:
     """The client that holds the row. Test rows may have none: they are for evaluation only."""
     column = declared.declaration.columns.client
-    if test and not has(row, column):
+    if test and column not in row.cells:  # JSON and CoNLL rows may lack a column
         return ""
     name = unicodedata.normalize("NFC", name_in(row, column))
     if not name and not test:

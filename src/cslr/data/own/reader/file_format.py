@@ -15,9 +15,9 @@ _GZIP: Final = ".gz"
 
 
 def format_of(path: Path) -> Format:
-    """By the last suffix other than ``.gz``; Parquet has its own compression and no ``.gz``."""
+    """The format by the last suffix other than ``.gz``. Parquet compresses itself: no ``.gz``."""
     ending = _plain(path).suffix.removeprefix(".").lower()
-    ending = "csv" if ending == "tsv" else ending  # the header shows its delimiter
+    ending = "csv" if ending == "tsv" else ending  # the delimiter is declared, not in the name
     for name in get_args(Format):
         if ending == name and not (name == "parquet" and is_gzip(path)):
             return name  # type: ignore[no-any-return]
@@ -28,7 +28,7 @@ def format_of(path: Path) -> Format:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the name says so."""
+    """Whether the file name ends in .gz."""
     return path.suffix.lower() == _GZIP
 
 

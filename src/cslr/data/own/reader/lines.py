@@ -28,7 +28,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 class Line:
     """PRIVATE. One line without its end.
 
-    Of a refused line ``text`` only says where CSV cells are open.
+    For a line that is too long ``text`` is a quote if it leaves a CSV cell open, else empty.
     """
 
     number: int
@@ -37,11 +37,11 @@ class Line:
     ended: bool = True
     """False for the last line of a file that does not end in a newline."""
     comment: bool = False
-    """Of a line that is too long: whether it begins with #."""
+    """Whether a line that is too long begins with #."""
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Every line, from 1 on; a file whose bytes end early has a last line that says so."""
+    """Every line, numbered from 1. If the file cannot be read further, the last line says why."""
     with _opened(path) as raw, gzip.open(raw) if is_gzip(path) else raw as file:
         number = 0
         while True:
@@ -94,7 +94,7 @@ def _line(file: BufferedIOBase, number: int) -> Line | None:
 
 
 def _too_long(file: BufferedIOBase, number: int, raw: bytes) -> Line:
-    """A line that is passed over piece by piece: its length, and whether a CSV cell stays open."""
+    """Skip the rest of a line piece by piece: get its length, and whether a CSV cell is open."""
     length, quotes = len(raw), raw.count(b'"')
     comment = raw.lstrip().startswith(b"#")
     while not raw.endswith(b"\n"):

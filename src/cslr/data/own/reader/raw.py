@@ -21,7 +21,7 @@ class Raw(NamedTuple):
     cells: Mapping[str, object]
 
     def __repr__(self) -> str:
-        return f"Raw(line={self.line})"  # cells are private, and errors may show what they meet
+        return f"Raw(line={self.line})"  # cells are private, and a traceback may show values
 
 
 def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) -> None:

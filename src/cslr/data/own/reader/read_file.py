@@ -19,8 +19,8 @@ __all__ = ["raw_rows"]
 def raw_rows(path: Path, roles: Mapping[str, str], delimiter: str = ",") -> Iterator[Raw | Problem]:
     """(line number, cells by column) of each row, or what is wrong with the row.
 
-    roles: the columns that are needed, by what they are declared as; a file whose header lacks one
-    is refused at once. No more than a row, or a batch of Parquet, is in memory.
+    roles: the required columns, by role; a file whose header lacks one raises an error at once.
+    At most one row, or one batch of Parquet rows, is in memory.
     """
     match format_of(path):
         case "csv":
