@@ -78,6 +78,17 @@ def test_people_without_the_unit_are_refused():
     assert "--people goes with --unit person" in str(done.exception or done.output)
 
 
+def test_a_configuration_may_say_that_the_unit_is_a_person(tmp_path):
+    config = tmp_path / "people.toml"
+    config.write_text('[stream]\nname = "clinic"\n[privacy]\nunit = "person"\n')
+    flags = ["--people", "40", "--tasks", "2", "--labels", "1", "--dimension", "8"]
+    flags += ["--runs", "50", "--canaries", "10", "--json"]
+    done = CliRunner().invoke(app, ["audit", str(config), *flags])
+    assert done.exit_code == 0, done.output
+    plain = json.loads(done.stdout)
+    assert (plain["unit"], plain["clients"]) == ("person", 40)
+
+
 def test_a_ledger_of_people_is_audited_with_its_people(tmp_path):
     context = context_of(clients_per_person=2)
     agreement = agree(context)

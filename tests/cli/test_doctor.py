@@ -30,6 +30,13 @@ def test_what_is_missing_comes_with_its_command(cslr, monkeypatch):
     assert "--    pyarrow: not installed" in out
 
 
+def test_the_network_is_off_as_the_hub_library_reads_it(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert doctor._network().found.startswith("only hub encoders")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "yes")
+    assert doctor._network().found == "HF_HUB_OFFLINE=yes"
+
+
 def test_a_self_test_that_fails_is_a_finding_and_no_traceback():
     def broken() -> str:
         raise OSError("no torch here")

@@ -100,7 +100,7 @@ def warn_of_few(public: FloatArray, directions: int) -> None:
     """Warn where public rows (n, d) are few for the directions that are to be released."""
     few = few_public(Path("public"), len(public), min(directions, public.shape[1]), "texts")
     if few is not None:
-        warnings.warn(few.removeprefix("warning: "), stacklevel=4)
+        warnings.warn(few.removeprefix("warning: "), stacklevel=3)
 
 
 def _stream(

@@ -110,9 +110,9 @@ def audit_command(
         "replay.dimension": dimension,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    if people is not None and unit != "person":
-        raise ConfigError("--people goes with --unit person; add it, or remove --people")
     audited = _audited(config, ledger, given, tasks, labels)
+    if people is not None and audited.plan.budget.unit != "person":
+        raise ConfigError("--people goes with --unit person; add it, or remove --people")
     if people is not None:
         audited = replace(audited, clients=people)
     with steps(Console(stderr=True)) as on_step:

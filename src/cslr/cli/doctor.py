@@ -126,8 +126,11 @@ def _cores() -> Finding:
 
 
 def _network() -> Finding:
-    offline = os.environ.get("HF_HUB_OFFLINE") == "1"
-    status = "HF_HUB_OFFLINE=1" if offline else "only hub encoders and `cslr data fetch` use it"
+    from cslr.text.models import is_offline
+
+    said = os.environ.get("HF_HUB_OFFLINE", "")
+    usual = "only hub encoders and `cslr data fetch` use it"
+    status = f"HF_HUB_OFFLINE={said}" if is_offline() else usual
     return Finding("network", True, status)
 
 

@@ -77,10 +77,12 @@ def init_command(
     ] = "person",
     threshold: Annotated[
         int | None,
-        typer.Option(help=r"t: fewest nodes that can complete a sum. \[at least two thirds]"),
+        typer.Option(
+            min=1, help=r"t: fewest nodes that can complete a sum. \[at least two thirds]"
+        ),
     ] = None,
     colluders: Annotated[
-        int | None, typer.Option(help=r"c: number of nodes that may collude. \[a tenth]")
+        int | None, typer.Option(min=1, help=r"c: number of nodes that may collude. \[a tenth]")
     ] = None,
     spare: Annotated[
         int, typer.Option(help="Number of sums that may be repeated after a failure.")
@@ -152,7 +154,9 @@ def join_command(
     ] = None,
     sessions: Annotated[
         int | None,
-        typer.Option(help=r"Most masked vectors this node will ever send. \[planned and spare]"),
+        typer.Option(
+            min=1, help=r"Most masked vectors this node will ever send. \[planned and spare]"
+        ),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compute the agreement again and compare it.")

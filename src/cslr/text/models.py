@@ -24,7 +24,15 @@ from typing import Any, TypeAlias, TypeVar
 from cslr.errors import EncoderError
 from cslr.text.mpnet_parts import mpnet_directory
 
-__all__ = ["Source", "declared", "find_model", "import_late", "load_model", "model_id"]
+__all__ = [
+    "Source",
+    "declared",
+    "find_model",
+    "import_late",
+    "is_offline",
+    "load_model",
+    "model_id",
+]
 
 Source: TypeAlias = Path | str
 """A local directory, or a name on the hub."""
@@ -111,7 +119,7 @@ def load_model(source: Source, library: str, kind: str, load: Callable[..., _Mod
                 f"encoding text requires the extra 'text' ({error}); run: pip install "
                 '"cslr[text]"'
             ) from error
-        local = isinstance(source, Path) or _offline()
+        local = isinstance(source, Path) or is_offline()
         try:
             return load(imported, str(source), local_files_only=local, trust_remote_code=False)
         except Exception as error:  # the libraries raise many kinds, which all mean this
@@ -155,7 +163,7 @@ def _cannot_load(source: Source, kind: str, error: Exception) -> str:
     )
 
 
-def _offline() -> bool:
+def is_offline() -> bool:
     """Whether the user disabled the network; read at each call."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 

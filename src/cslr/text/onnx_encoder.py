@@ -34,7 +34,11 @@ OPERATORS: Final = 17
 """Version of ONNX's operators; part of the export's name."""
 LEAST_COSINE: Final = 0.9999
 """Least cosine between vectors of the export and of the original model."""
-TRIAL: Final = "The dose of the tablets was lowered by the doctor."
+TRIALS: Final = (
+    "The dose of the tablets was lowered by the doctor.",
+    "one two three",
+    "Where can I pick up my parcel, and until when is the office open?",
+)
 """A fixed text. Its tokens are used to test whether the other rows of a batch affect a row."""
 
 
@@ -108,10 +112,10 @@ class _Exported:
     def _alike(self, length: int) -> bool:
         """Whether a row has the same bits in batches of two rows and of more, at every position.
 
-        Tested once for every length that several texts have, on rows made of ``TRIAL``.
+        Tested once for every length that several texts have, on rows of words of one of ``TRIALS``.
         """
         if length not in self._tried:
-            first, *words, last = self._tokenizer.encode(TRIAL).ids
+            first, *words, last = self._tokenizer.encode(TRIALS[0]).ids
             middle = [words[place % len(words)] for place in range(length - 2)]
             both = [first, *middle, last][:length], [first, *middle[::-1], last][:length]
             pair = [row.tobytes() for row in self._forward(list(both))]
@@ -155,7 +159,7 @@ def _export(source: Source, folder: Path, name: str) -> None:
         made = Path(work) / "made"
         made.mkdir()
         expected = load_model(source, "sentence_transformers", kind, partial(_write, made))
-        _check(_Exported(made).vectors(TRIAL), expected, name)
+        _check(_Exported(made).vectors(TRIALS), expected, name)
         try:
             made.rename(folder)
         except OSError:
@@ -164,7 +168,7 @@ def _export(source: Source, folder: Path, name: str) -> None:
 
 
 def _write(folder: Path, library: Any, source: str, **settings: bool) -> FloatArray:
-    """Write model, tokenizer and facts; returns torch's vectors (n, d) of ``TRIAL``."""
+    """Write model, tokenizer and facts; returns torch's vectors (n, d) of ``TRIALS``."""
     torch = import_late("torch")
     arguments = {"use_safetensors": True, "attn_implementation": "eager"}
     model = library.SentenceTransformer(source, model_kwargs=arguments, device="cpu", **settings)
@@ -178,7 +182,7 @@ def _write(folder: Path, library: Any, source: str, **settings: bool) -> FloatAr
             features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
             return self.model(features)["sentence_embedding"]
 
-    example = torch.tensor([model.tokenizer(TRIAL[0])["input_ids"]] * 2)
+    example = torch.tensor([model.tokenizer(TRIALS[0])["input_ids"]] * 2)
     torch.onnx.export(
         Vectors(),
         (example,),
@@ -190,7 +194,7 @@ def _write(folder: Path, library: Any, source: str, **settings: bool) -> FloatAr
         dynamo=False,
     )
     model.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    vectors: FloatArray = model.encode(list(TRIAL), show_progress_bar=False)
+    vectors: FloatArray = model.encode(list(TRIALS), show_progress_bar=False)
     facts = {
         "dimension": int(vectors.shape[1]),
         "longest": int(model.max_seq_length or 512),
@@ -202,7 +206,7 @@ def _write(folder: Path, library: Any, source: str, **settings: bool) -> FloatAr
 
 def _check(vectors: FloatArray, expected: FloatArray, name: str) -> None:
     """Raise an error if the export's vectors are not close to the original model's."""
-    one, other = (unit_rows(each, np.arange(len(TRIAL) + 1), name) for each in (vectors, expected))
+    one, other = (unit_rows(each, np.arange(len(TRIALS) + 1), name) for each in (vectors, expected))
     least = float((one * other).sum(axis=1).min())
     if least < LEAST_COSINE:
         raise EncoderError(
