@@ -254,21 +254,15 @@ def e_step(mixture: Mixture, x: FloatArray, mask: BoolArray) -> tuple[FloatArray
     return share, np.sum(np.where(mask, evidence, 0.0), axis=-1)
 
 
-def m_step(
-    responsibilities: FloatArray,
-    x: FloatArray,
-    mask: BoolArray,
-    floor: float,
-    prior: Gaussians | None = None,
-) -> Mixture:
+def m_step(responsibilities: FloatArray, x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
     """The most likely diagonal mixture given responsibilities (..., n, K) of x (..., n, d).
 
     ``N_k = Σ_i r_ik``, ``π_k = N_k / Σ_j N_j``, ``μ_k = Σ_i r_ik x_i / N_k``,
     ``v_k = max(Σ_i r_ik (x_i − μ_k)² / N_k, floor)``.
 
     Guarantee: where no variance is floored, Σ_k π_k μ_k and Σ_k π_k (v_k + μ_k²) are the client's
-    own mean and second moment. A component without mass has weight 0 and the prior's mean and
-    variance, or 0 and ``floor``; a client without examples has only such components.
+    own mean and second moment. A component without mass has weight 0, mean 0 and variance
+    ``floor``; a client without examples has only such components.
     """
     _check_floor(floor)
     rows = _real_rows(x, mask)
@@ -288,19 +282,9 @@ def m_step(
     variance = transposed @ np.square(rows, out=rows)
     variance -= np.square(offset)
     np.maximum(variance, floor, out=variance)
-    spare = _spare(prior, offset.shape[-2:], floor)
-    mean = np.where(empty[..., None], spare.mean, offset + centre)
-    variance = np.where(empty[..., None], spare.covariance, variance)
+    mean = np.where(empty[..., None], 0.0, offset + centre)
+    variance = np.where(empty[..., None], floor, variance)
     return Mixture(weights, Gaussians(mean, variance))
-
-
-def _spare(prior: Gaussians | None, shape: tuple[int, ...], floor: float) -> Gaussians:
-    """What stands in the place of an empty component; shape is (K, d)."""
-    if prior is None:
-        return Gaussians(np.zeros(shape), np.full(shape, floor))
-    if prior.is_full or prior.mean.shape[-2:] != shape:
-        raise ValueError(f"prior must be diagonal of shape (..., {shape[0]}, {shape[1]})")
-    return prior
 
 
 def _or_one(mass: FloatArray) -> FloatArray:
