@@ -135,11 +135,6 @@ class GroupLists:
         counts: IntArray = self.mine.sum(axis=1)
         return counts
 
-    @property
-    def first_ids(self) -> IntArray:
-        """(b, L) zeros: the id of every candidate where there is one mode."""
-        return np.zeros(self.lists.weights.shape, dtype=np.int64)
-
     def of(self, values: _Array) -> _Array:
         """What belongs to the examples the lists are about, of values (b, n, ...) of all."""
         return _at(values, self.places)

@@ -103,8 +103,7 @@ def written_sums(examples: Examples, request: Request, lists: Sequence[WrittenLi
     """Lines 4 to 8: what b clients with these lists add about each mode, group by group."""
     parts = []
     for each in lists:
-        known = request.one_mode
-        ids = each.group.first_ids if known else canonical_ids(examples, each.group, request)
+        ids = canonical_ids(examples, each.group, request)
         parts.append(mode_sums(each, ids, request))
     return joined(parts)
 

@@ -17,6 +17,7 @@ from cslr.numerics.assignment import entropic_transport, hungarian, nearest, sta
 from cslr.numerics.linear_algebra import onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians, from_moments, log_density, log_density_of_moments
 from cslr.protocol.step2_sign import standardised
+from cslr.protocol.step3_match import squared_distances
 from cslr.protocol.step4_aggregate.contribution import Statistics
 from cslr.seeding import Seeds
 
@@ -102,7 +103,7 @@ def _clustered(signed: FloatArray, modes: int) -> IntArray:
     """(b, L) clusters of the signatures (b, L, m) of all clients."""
     points = signed.reshape(-1, signed.shape[-1])
     centred = points - points.mean(axis=0)
-    distance = np.sqrt(_squared(centred, centred))
+    distance = np.sqrt(squared_distances(centred, centred))
     return stable_clusters((distance + distance.T) / 2, modes).reshape(signed.shape[:-1])
 
 
@@ -144,8 +145,8 @@ def _closest(
 ) -> IntArray:
     assert request.paper is not None
     if signed is not None:
-        return hungarian(_squared(signed, _signatures(prototypes.gaussians, request)))
-    cost = _squared(candidates.mean, prototypes.gaussians.mean)
+        return hungarian(squared_distances(signed, _signatures(prototypes.gaussians, request)))
+    cost = squared_distances(candidates.mean, prototypes.gaussians.mean)
     if request.matcher == "nearest-mean":
         return nearest(cost)
     if request.matcher == "hungarian":
@@ -165,7 +166,7 @@ def _transported(
     def flat(gaussians: Gaussians) -> FloatArray:
         return gaussians.covariance.reshape(*gaussians.mean.shape[:-1], -1)
 
-    cost = cost + paper.tau * _squared(flat(candidates), flat(prototypes.gaussians))
+    cost = cost + paper.tau * squared_distances(flat(candidates), flat(prototypes.gaussians))
     columns = np.broadcast_to(prototypes.weights, (len(cost), cost.shape[-1]))
     return entropic_transport(cost, weights, columns, paper.lambda_ot)
 
@@ -185,10 +186,3 @@ def _moved(
     covariance = np.where(met.reshape(-1, *[1] * (whole.ndim - 1)), whole, before.covariance)
     running = np.where(met, total, prototypes.weights * weights.sum())
     return _Prototypes(running / running.sum(), Gaussians(mean, covariance))
-
-
-def _squared(a: FloatArray, b: FloatArray) -> FloatArray:
-    """‖a_l − b_k‖² for a (..., L, p) and b (K, p): (..., L, K)."""
-    squares = np.square(a).sum(-1)[..., None] + np.square(b).sum(-1)
-    distances: FloatArray = np.maximum(squares - 2.0 * (a @ b.T), 0.0)
-    return distances
