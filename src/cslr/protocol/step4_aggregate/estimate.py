@@ -31,7 +31,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_psd, onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians
-from cslr.protocol.head import Family
+from cslr.protocol.head import Family, softmax
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Statistics
@@ -136,20 +136,10 @@ class Replay:
     """How far weights say how often labels are met, from 0, not at all, to 1."""
 
     def released(self) -> Replay:
-        """Without the modes that only have their prior."""
-        known = self.known
-        return replace(
-            self,
-            **{
-                name: getattr(self, name)[known]
-                for name in (
-                    *("weights", "mean", "centre", "relative", "labels", "tasks", "targets"),
-                    "trust",
-                )
-            },
-            covariance=None if self.covariance is None else self.covariance[known],
-            known=known[known],
-        )
+        """Without the modes that were not released."""
+        names = ["weights", "mean", "centre", "relative", "labels", "tasks", "targets", "known"]
+        names += ["trust", *([] if self.covariance is None else ["covariance"])]
+        return replace(self, **{name: getattr(self, name)[self.known] for name in names})
 
     def gaussians(self, space: PublicSpace) -> Gaussians:
         """(K, r) the modes as densities over the released coordinates."""
@@ -192,11 +182,10 @@ def estimate_replay(
     known, mean = sums.known, _means(sums, modes, space)
     relative: FloatArray = np.ones((len(mean), 1))
     covariance, floored = None, 0.0
-    if sums.excess.shape[1] == 0:
-        pass  # the tied matrix says it
-    elif sums.excess.shape[1] > space.dimension:
+    seconds = sums.excess.shape[1]
+    if seconds > space.dimension:
         covariance, floored = full_covariances(sums.excess, sums.excess_noise, mean, space)
-    else:
+    elif seconds:  # otherwise the tied matrix describes the spread
         relative = _relative_variances(sums.excess, sums.excess_noise, mean, sums.compared, space)
         floored = float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0
     weight = sums.weight.copy()
@@ -324,10 +313,7 @@ def _answers(logits: FloatArray, usual: FloatArray, family: Family) -> FloatArra
     sharp = SHARPER * logits
     if family.sigmoid:
         return np.where(usual > 0, 1.0 / (1.0 + np.exp(-sharp)), 0.0)
-    sharp = np.where(usual > 0, sharp, -np.inf)
-    odds = np.exp(sharp - sharp.max(axis=1, keepdims=True))
-    answers: FloatArray = odds / odds.sum(axis=1, keepdims=True)
-    return answers
+    return softmax(np.where(usual > 0, sharp, -np.inf))
 
 
 def _shares(weight: FloatArray) -> FloatArray:
@@ -407,13 +393,10 @@ def full_covariances(
     r = space.dimension
     public = space.shape[:r, :r]
     sigma = unfolded(second, r) - mean[:, :, None] * mean[:, None, :]
-    doubt = (
-        np.square(SHAPE_UNSURE * np.trace(public) / r) / r
-    )  # a matrix entry's share of the doubt
+    doubt = np.square(SHAPE_UNSURE * np.trace(public) / r) / r  # prior variance of one entry
     trust = (doubt / (doubt + noise))[:, None, None]
-    shrunk = np.where(
-        np.isfinite(noise)[:, None, None], trust * sigma + (1 - trust) * public, public
-    )
+    seen = np.isfinite(noise)[:, None, None]
+    shrunk = np.where(seen, trust * sigma + (1 - trust) * public, public)
     floor = EIGENVALUE_FLOOR * float(np.trace(public)) / r
     below = float(np.mean(np.linalg.eigvalsh(shrunk) < floor))
     return onto_psd(shrunk, floor), below
