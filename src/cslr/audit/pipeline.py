@@ -67,10 +67,10 @@ def one_run(
     seeds: Seeds | None = None,
     on_step: OnStep | None = None,
 ) -> OneRun:
-    """Run ``setting`` with canaries among its clients, and guess who was there.
+    """Run the pipeline of ``context`` with canaries among its clients, and guess which are in.
 
-    canaries: m; by default 1,000, or as many as can have directions at right angles.
-    seeds: of directions and coins; by default the setting's, under names of their own.
+    canaries: m; by default 1,000, or as many as can have orthogonal directions.
+    seeds: of directions and coins; by default those of ``context``, under names of their own.
     """
     _check(context, canaries)
     seeds = (context.seeds if seeds is None else seeds).under("audit")
@@ -135,7 +135,7 @@ def _kept(context: MethodContext, task: int) -> FloatArray:
     """(D_t,) what was released of a task."""
     kept = context.keep.load(f"task {task}")
     if kept is None:
-        raise ValueError("setting.keep must return what was saved in it")
+        raise ValueError("context.keep must return what was saved in it")
     return kept
 
 
@@ -184,8 +184,7 @@ def _guesses(drawn: Canaries, plan: Plan, confidence: float, rng: np.random.Gene
 
 def _noise(drawn: Canaries, sigma: float, rng: np.random.Generator) -> list[FloatArray]:
     """(D_t,) of each task, in bounds."""
-    draws = [rng.standard_normal(rows.shape[1]) for rows in drawn.directions]
-    return [np.multiply(sigma, each) for each in draws]
+    return [sigma * rng.standard_normal(rows.shape[1]) for rows in drawn.directions]
 
 
 def _guess(

@@ -88,9 +88,8 @@ class _Release:
 
     def vectors(self, with_client: bool) -> FloatArray:
         """(b, D) what all clients send, the audited one first."""
-        vectors = np.full((1 + OTHERS, WIDTH), 0.1)
-        vectors[1:, 0] = 0.0
-        vectors[0] = 0.0
+        vectors = np.zeros((1 + OTHERS, WIDTH))
+        vectors[1:, 1:] = 0.1
         vectors[0, 0] = BEYOND * self.sign * with_client
         return vectors
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.federation.simulation import SimulatedCohort
-from cslr.numerics.mixture import Gaussians
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.step1_list import GroupLists, group_lists, shares_of, steadied
 from cslr.protocol.step2_sign import hit_rate, least_margin, signatures, standardised
@@ -63,7 +62,7 @@ def _signed(batch: Examples, group: GroupLists, request: Request) -> FloatArray:
         return standardised(request.signed[rows, group.place])
     space = request.space
     steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)
-    return signatures(Gaussians(steady.mean, steady.covariance), space.anchors)
+    return signatures(steady, space.anchors)
 
 
 def _gathered(

@@ -76,9 +76,7 @@ class Agreement:
     clients: int  # N, registered
     family: Family
     release: str = "sum"  # or "list": before the sum, every client's noised list
-    clipping: str = (
-        "joint"  # or "separate": weights, means, second moments and targets by themselves
-    )
+    clipping: str = "joint"  # or "separate": a clip of its own for each of the four statistics
     bounds: tuple[float, ...] = (1.0,)  # S of each clip
     list_bound: float = 1.0  # S of a list
     kept: float = 1.0

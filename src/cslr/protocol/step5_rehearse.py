@@ -195,8 +195,8 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> H
 
     start = [0.0, float(scores.max(axis=1).mean()), *([] if alone else [0.0])]
     found = minimize(loss, start, method="Nelder-Mead").x
-    mixed = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
-    weights, bias = head.weights2 @ mixed, head.bias2 @ mixed - threshold(found)
+    combined = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
+    weights, bias = head.weights2 @ combined, head.bias2 @ combined - threshold(found)
     return replace(
         head,
         weights2=weights.astype(head.weights2.dtype),

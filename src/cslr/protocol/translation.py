@@ -166,7 +166,7 @@ def fit_map(source: FloatArray, target: FloatArray) -> tuple[Affine, float]:
 
 
 def missed(target: FloatArray, predicted: FloatArray) -> float:
-    """Share of the variance of ``target`` that ``found`` does not explain."""
+    """Share of the variance of ``target`` that ``predicted`` does not explain."""
     return float(
         np.square(predicted - target).sum() / np.square(target - target.mean(axis=0)).sum()
     )

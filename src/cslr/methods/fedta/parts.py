@@ -72,7 +72,7 @@ class Person:
 
 
 def one_of(parts: Parts, index: int) -> Parts:
-    """The client that stands at ``place`` of a stack."""
+    """The parts of client ``index`` of the stack, as a stack of one."""
     return type(parts)(*(part[index : index + 1] for part in parts))
 
 
