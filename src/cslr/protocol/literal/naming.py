@@ -1,8 +1,8 @@
 """Lines 4 to 6 of Algorithm 1 at the server: released lists get canonical ids. Post-processing.
 
-Signatures are taken of what was released. They are clustered, or matched at least total cost to
-running prototypes; the ablations match released parameters with the same prototypes. Prototypes
-begin at public ones and move to the mean of the entries that were matched to them.
+Signatures are computed from the released lists. They are clustered, or matched to running
+prototypes at the least total cost; the ablations match released parameters to the same prototypes.
+Prototypes start at the public ones and move to the mean of the entries that were matched to them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["Named", "named"]
 
 PASSES: Final = 2
-"""Times that entries are matched: to the public prototypes, then to those of the first time."""
+"""Rounds of matching: to the public prototypes, then to the prototypes that resulted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """PUBLIC. Released entries of b clients, and what they are called."""
+    """PUBLIC. Released entries of b clients, with their canonical ids."""
 
     ids: IntArray  # (b, groups, L)
     mean: FloatArray  # (b, groups, L, r)
-    signed: FloatArray | None  # (b, groups, L, m), where signatures were taken
+    signed: FloatArray | None  # (b, groups, L, m), if the matcher uses signatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def named(lists: Statistics, request: Request) -> Named:
 
 
 def _released_signatures(mean: FloatArray, second: FloatArray, request: Request) -> FloatArray:
-    """(b, L, m) signatures of released means (b, L, r) and folded second moments, by client."""
+    """(b, L, m) signatures from released means (b, L, r) and folded second moments."""
     assert request.paper is not None
     r, floor, anchors = mean.shape[-1], request.paper.lambda_min, request.space.anchors
     densities = [
@@ -89,7 +89,7 @@ def _released_signatures(mean: FloatArray, second: FloatArray, request: Request)
 
 
 def _signatures(candidates: Gaussians, request: Request) -> FloatArray:
-    """(..., L, m) log densities at the anchors, standardised where that is asked for."""
+    """(..., L, m) log densities at the anchors, standardised if ``paper.standardise``."""
     densities = np.swapaxes(log_density(candidates, request.space.anchors), -1, -2)
     return _as_asked(densities, request)
 
@@ -100,7 +100,7 @@ def _as_asked(densities: FloatArray, request: Request) -> FloatArray:
 
 
 def _clustered(signed: FloatArray, modes: int) -> IntArray:
-    """(b, L) clusters of the signatures (b, L, m) of all clients."""
+    """(b, L) clusters of the signatures (b, L, m), all clients together."""
     points = signed.reshape(-1, signed.shape[-1])
     centred = points - points.mean(axis=0)
     distance = np.sqrt(squared_distances(centred, centred))
@@ -114,7 +114,7 @@ def _matched(
     group: int,
     request: Request,
 ) -> IntArray:
-    """(b, L) by running prototypes, or at random."""
+    """(b, L) ids by running prototypes, or at random."""
     modes = request.sub_modes
     if request.matcher == "random":
         streams = Seeds(request.seed).under("task", request.task, "names", group)
