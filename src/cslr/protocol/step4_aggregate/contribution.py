@@ -133,7 +133,7 @@ class Layout:
         return np.concatenate([vectors, statistics.tied * self.tied_scale], axis=-1)
 
     def blocks(self, statistics: Statistics) -> list[FloatArray]:
-        """Statistics (b, K, ·) -> a vector (b, ·) for each of the four, unscaled as in the paper."""
+        """Statistics (b, K, ·) -> a vector (b, ·) for each kind, unscaled as in the paper."""
         kinds = (
             statistics.weight[..., None],
             statistics.offset,
