@@ -365,7 +365,7 @@ class Groups:
 
     @cached_property
     def _order(self) -> tuple[IntArray | None, IntArray]:
-        """The order that sorts values by group (None if they are sorted), and where groups begin."""
+        """The order that sorts values by group (None if they are sorted), and group starts."""
         order = np.argsort(self.of, kind="stable")
         begin = np.searchsorted(self.of[order], np.arange(self.count))
         return (None if (np.diff(order) > 0).all() else order), begin

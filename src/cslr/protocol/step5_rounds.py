@@ -5,9 +5,9 @@ rows, clipped, at the server's linear rule
 
     s(z) = Wᵀ x,   x = [(z − c) / ρ, BIAS],   c, ρ: mean and root mean square size of public text
 
-The server sees the noised sum and updates W. W starts at the zero-shot rule, with the label texts as
-columns, and moves as far as the noise allows: along the i-th principal direction of public text, of
-variance λᵢ, the gradient is read as a noisy measurement of the distance to the best rule,
+The server sees the noised sum and updates W, which starts at the zero-shot rule, with the label
+texts as columns, and moves as far as the noise allows. Along the i-th principal direction of public
+text, of variance λᵢ, the gradient is read as a noisy measurement of the distance to the best rule,
 E[g] = aᵢ (w − w*) with aᵢ = CURVATURE · λᵢ, and w* is estimated by a Kalman filter:
 
     kᵢ = Pᵢ aᵢ / ((1 + DAMPING) aᵢ² Pᵢ + rᵢ),   w ← w − kᵢ g,   Pᵢ ← (1 − kᵢ aᵢ) Pᵢ
