@@ -272,7 +272,7 @@ def test_what_a_method_fixes_is_settled_before_it_is_planned(name):
 @pytest.mark.parametrize("method", ["cslr", "dp-sgd", "fedcil", "zero-shot"])
 def test_a_method_that_does_not_read_openly_gets_no_rows(make_context, method):
     context = make_context(8.0, method=method)
-    with pytest.raises(PrivacyError, match="rows are not given to a method that reads"):
+    with pytest.raises(PrivacyError, match="has no access to rows"):
         context.open_rows()
 
 

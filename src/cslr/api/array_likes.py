@@ -87,11 +87,11 @@ def outcomes_of(
         several = not isinstance(value, str) and isinstance(value, Iterable)
         if several and family == "classification":
             raise DataError(
-                f"y, row {row}: a list of labels; with several labels a row use family='intents'"
+                f"y, row {row}: a list of labels; for several labels per row use family='intents'"
             )
         labels = list(value) if several else [value]
         if not labels:
-            raise DataError(f"y, row {row}: no label; every row needs one at least")
+            raise DataError(f"y, row {row}: no label; every row needs at least one")
         for label in labels:
             _check_label(label, row, places)
         outcomes.append(tuple(places[label] for label in dict.fromkeys(labels)))
@@ -100,18 +100,18 @@ def outcomes_of(
 
 def _one_a_row(values: Any, argument: str, count: int) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise DataError(f"{argument} must be a sequence with one entry a row of X")
+        raise DataError(f"{argument} must be a sequence with one entry per row of X")
     rows = list(values)
     if len(rows) != count:
-        raise DataError(f"{argument} has {len(rows)} entries, X has {count} rows; give one a row")
+        raise DataError(f"{argument} has {len(rows)} entries, X has {count} rows; give one per row")
     return rows
 
 
 def _check_label(label: object, row: int, places: dict[str, int]) -> None:
     if not isinstance(label, str):
         raise DataError(
-            f"y, row {row}: labels are names, not {type(label).__name__}; use str(label) here and "
-            f"in label_texts"
+            f"y, row {row}: labels must be strings, not {type(label).__name__}; use str(label) "
+            f"here and in label_texts"
         )
     if label not in places:
         raise DataError(

@@ -37,13 +37,15 @@ def declared_labels(label_texts: Any) -> DeclaredLabels:
     """The label set from a mapping label -> description, or from a list of names."""
     if isinstance(label_texts, str) or not isinstance(label_texts, Mapping | Sequence | np.ndarray):
         raise DataError(
-            "label_texts must map each label to its description, {'angry': 'A customer is ...'}; "
-            "or be a list of labels, where nothing is known about them"
+            "label_texts must map each label to its description, {'angry': 'A customer is ...'}, "
+            "or be a list of label names without descriptions"
         )
     names = list(label_texts)
     for name in names:
         if not isinstance(name, str) or not name.strip():
-            raise DataError(f"label_texts: labels are names, not {name!r}; use str(label)")
+            raise DataError(
+                f"label_texts: labels must be non-empty strings, not {name!r}; use str(label)"
+            )
     if not names or len(set(names)) != len(names):
         raise DataError("label_texts must declare one or more different labels")
     texts = None
@@ -113,7 +115,7 @@ def registered_clients(registered: int | None, seen: int, simulate: bool) -> int
         )
     if registered < seen:
         raise DataError(
-            f"clients: {seen} of them have rows, but registered={registered}; correct it, the "
-            f"number of all that may contribute"
+            f"clients: {seen} of them have rows, but registered={registered}; give the number of "
+            f"all clients that may contribute"
         )
     return int(registered)

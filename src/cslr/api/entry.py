@@ -168,14 +168,14 @@ def _check_privacy(ledger: str | PathLike[str] | None, simulate: bool, epsilon: 
         )
     if not simulate and ledger is None:
         raise ConfigError(
-            "privacy is enforced, so what is spent must be written down: give ledger='DIR', one "
-            "directory for all calls on these rows. For a study on public data say simulate=True"
+            "privacy is enforced, so spending must be recorded: give ledger='DIR', one directory "
+            "for all calls on these rows. For a study on public data set simulate=True"
         )
     if ledger is not None and Path(ledger).is_file():
         raise ConfigError(f"ledger={str(ledger)!r} is a file; give a directory")
     if not simulate and math.isinf(epsilon):
         raise ConfigError(
-            "epsilon=inf adds no noise and protects nobody; give a number, or say simulate=True"
+            "epsilon=inf adds no noise and protects nobody; give a number, or set simulate=True"
         )
 
 

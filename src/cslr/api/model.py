@@ -88,7 +88,7 @@ class Model:
         """
         if adversary not in ADVERSARIES or scope not in SCOPES:
             raise ConfigError(
-                f"no ε of adversary {adversary!r} and scope {scope!r}; adversaries: "
+                f"unknown adversary {adversary!r} or scope {scope!r}; adversaries: "
                 f"{', '.join(ADVERSARIES)}; scopes: {', '.join(SCOPES)}"
             )
         epsilon = self.cost["epsilon"][scope][adversary]
@@ -117,7 +117,7 @@ class Model:
         Rows sum to one in classification; with intents each label has a probability of its own.
         """
         if self.family == "tagging":
-            raise ConfigError("tagging has no probability of a text's label; use predict")
+            raise ConfigError("predict_proba is not defined for tagging; use predict")
         allowed = self.predictor.model.allowed(None if task is None else str(task))
         scores = np.where(allowed, self.predictor.scores(self._vectors(X)), -np.inf)
         share: FloatArray = expit(scores) if self.family == "intents" else softmax(scores, axis=1)
@@ -137,8 +137,7 @@ class Model:
         """The released generator: ``replay.sample(n, seed)`` draws embeddings and labels."""
         if "replay" not in self.arrays:
             raise RunDirectoryError(
-                f"a run of {self.predictor.model.method} keeps no replay to draw from; use one of "
-                f"cslr"
+                f"a run of {self.predictor.model.method} has no replay to sample; use one of cslr"
             )
         return ReplayDraws(self.arrays["replay"], self.classes_)
 
@@ -221,7 +220,7 @@ def load(path: str | PathLike[str], seed: int | None = None) -> Model:
     trace, _ = read_trace(folder / "trace.jsonl")
     cost = next((line for line in trace if line["kind"] == "cost" and line["seed"] == seed), None)
     if cost is None:
-        raise RunDirectoryError(f"{folder} does not say what its model cost; repeat the run")
+        raise RunDirectoryError(f"{folder} has no record of what its model cost; repeat the run")
     return Model(predictor, read_config(folder), cost, _arrays(folder / f"seed-{seed}"))
 
 

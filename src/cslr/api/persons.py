@@ -52,7 +52,7 @@ class DeclaredPeople:
         if self.unit == "client" and (people is not None or self != DeclaredPeople()):
             raise ConfigError(
                 "people, registered_people, clients_per_person, rows_per_person and "
-                "tasks_per_person are for unit='person'; say so, or leave them out"
+                "tasks_per_person are for unit='person'; set it, or leave them out"
             )
 
 
@@ -110,6 +110,6 @@ def _registered(declared: DeclaredPeople, seen: int, simulate: bool) -> int:
     if declared.registered < seen:
         raise DataError(
             f"people: {seen} of them have rows, but registered_people={declared.registered}; "
-            "correct it, the number of all that may contribute"
+            "give the number of all people that may contribute"
         )
     return int(declared.registered)

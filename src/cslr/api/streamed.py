@@ -122,7 +122,7 @@ def _stream(
     if isinstance(rows, tuple) and overlapping(sentences, rows):
         warnings.warn(
             "public: some sentences also occur in X. Public sentences are used without noise: "
-            "remove those that are a client's",
+            "remove those that are rows of a client",
             stacklevel=4,
         )
     stream = Stream(
@@ -183,7 +183,7 @@ def _task_numbers(
 ) -> IntArray:
     """(n,) the task of each row, which must be declared and contain the row's main label."""
     if not outcomes:
-        raise DataError("X has no rows; give one at least")
+        raise DataError("X has no rows; give at least one")
     if names is None and len(tasks) > 1:
         raise DataError("tasks is missing: task_labels declares several; give each row its task")
     places = {task.name: index for index, task in enumerate(tasks)}
@@ -196,8 +196,8 @@ def _task_numbers(
             )
         if outcome[0] not in tasks[places[name]].labels:
             raise DataError(
-                f"y, row {row}: label {labels[outcome[0]]!r} is not one of task {name!r}; declare "
-                f"it in task_labels or move the row"
+                f"y, row {row}: label {labels[outcome[0]]!r} is not a label of task {name!r}; "
+                f"declare it in task_labels or move the row"
             )
     return np.array([places[name] for name in task_names], dtype=np.int64)
 
@@ -218,8 +218,8 @@ def _vectors(
         return values
     if encoder is None:
         raise ConfigError(
-            f"{argument} holds texts and X holds embeddings: name the encoder that made them, "
-            f"encoder='minilm', or give embeddings for {argument} too"
+            f"{argument} holds texts and X holds embeddings: name the encoder that made them "
+            f"(encoder='minilm'), or give embeddings for {argument} too"
         )
     return embed(list(values), encoder, cache)
 

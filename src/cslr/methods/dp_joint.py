@@ -50,7 +50,7 @@ def _everybody(context: MethodContext) -> Cohort:
     """All units, each with its rows of all tasks."""
     clients = context.clients
     if context.enforced or not isinstance(clients, Population):
-        raise PrivacyError("dp-joint pools rows, which a simulation alone may do; use cslr")
+        raise PrivacyError("dp-joint pools rows, which only a simulation allows; use cslr")
     pooled = replace(clients, tasks=np.zeros_like(clients.tasks))
     return pooled.cohort(0, np.ones(pooled.count, dtype=np.bool_), cap=1)
 

@@ -206,7 +206,7 @@ class MethodContext:
         """NON-PRIVATE. All rows of all clients, for methods that read them without noise."""
         if self.reads != "openly" or self.enforced or not isinstance(self.clients, Population):
             raise PrivacyError(
-                f"rows are not given to a method that reads {self.reads} where privacy is "
+                f"a method that reads {self.reads} has no access to rows where privacy is "
                 f"{self.ledger.federation.privacy}; ask context.cohort(task) for a sum"
             )
         return self.clients

@@ -122,12 +122,12 @@ class Outlook:
         if self.rounds:
             return (
                 f"every task has all labels and units are many: {self.plan.schedule.head} gradient "
-                f"rounds of a linear head for each task, one message a round from each of the "
-                f"{units} that speak about it"
+                f"rounds of a linear head for each task, one message per round from each of "
+                f"the {units} that contribute to it"
             )
         known = f"means in {r} directions"
         if self.federation.sub_modes > 1:
-            known = f"{self.federation.sub_modes} means a label in {r} directions"
+            known = f"{self.federation.sub_modes} means per label in {r} directions"
         if self.resolution.tied:
             return f"{known}, a tied matrix in {self.resolution.tied}; one message a task"
         return f"{known}, one number for the spread; one message a task"
@@ -136,17 +136,18 @@ class Outlook:
         """What to expect, in one sentence; a forecast is not a guarantee."""
         if self.plan.unit is None:
             return "No noise: nothing is protected."
-        percent = f"about {5 * round(20 * self.share):d} % of the gap to pooled training"
+        share = 5 * round(20 * self.share)
+        percent = f"about {share:d} % of the gap from zero-shot to pooled training"
         unit = self.federation.budget.unit
         doubt = f"On other streams such forecasts were off by up to {OFF[unit]} points."
         if self.share >= PART:
-            return f"Expected to close {percent}, from zero-shot on. {doubt}"
+            return f"Expected to close {percent}. {doubt}"
         if self.share >= LITTLE:
             return f"Expected to close {percent}; more units or a larger ε help. {doubt}"
         units = _UNITS[unit]
         if self.share >= NOTHING:
             return (
-                f"Little: {percent} at best, and it may end no better than zero-shot. Compare with "
+                f"Little: {percent} at best, and it may be no better than zero-shot. Compare with "
                 f"--method zero-shot (ε = 0); more {units} or a larger ε help."
             )
         return (
