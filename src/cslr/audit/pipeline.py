@@ -184,7 +184,7 @@ def _guesses(drawn: Canaries, plan: Plan, confidence: float, rng: np.random.Gene
 
 def _noise(drawn: Canaries, sigma: float, rng: np.random.Generator) -> list[FloatArray]:
     """(D_t,) the noise of each task, in bounds."""
-    return [sigma * rng.standard_normal(rows.shape[1]) for rows in drawn.directions]
+    return [sigma * rng.standard_normal((rows.shape[1],)) for rows in drawn.directions]
 
 
 def _guess(
