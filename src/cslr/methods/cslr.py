@@ -289,9 +289,7 @@ def _replay_arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray
     return {
         "weights": replay.weights,
         "mean": replay.mean,
-        "variance": replay.gaussians(agreement.space).covariance
-        if replay.covariance is None
-        else replay.covariance,
+        "variance": replay.gaussians(agreement.space).covariance,
         "labels": replay.labels.astype(np.float64),
         "tasks": replay.tasks.astype(np.float64),
         "targets": replay.targets,
@@ -430,9 +428,7 @@ def _plane(prototypes: FloatArray, space: PublicSpace) -> FloatArray:
 
 def _drawn_covariance(replay: Replay, space: PublicSpace, plane: FloatArray) -> FloatArray:
     """(K, 2, 2) the modes' covariances in the plane."""
-    covariance = replay.covariance
-    if covariance is None:
-        covariance = replay.gaussians(space).covariance
+    covariance = replay.gaussians(space).covariance
     whole = covariance if covariance.ndim == 3 else np.eye(len(plane)) * covariance[:, None]
     return plane.T @ whole @ plane
 

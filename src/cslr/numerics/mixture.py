@@ -180,8 +180,7 @@ def log_density_of_moments(
     _check_mean(mean)
     if second.shape != (*mean.shape, mean.shape[-1]):
         raise ValueError(f"second must be a matrix for each mean, got {second.shape}")
-    if not (0 < floor < np.inf):
-        raise ValueError(f"floor must be finite and positive, got {floor}")
+    _check_floor(floor)
     if not (np.isfinite(mean).all() and np.isfinite(second).all()):
         raise ValueError("mean and second must be finite")
     d = mean.shape[-1]

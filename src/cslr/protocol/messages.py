@@ -47,7 +47,7 @@ class MessageKind:
 
     name: str
     leaves: Literal["sum", "server"]
-    """Where a client sends it: into a sum, which alone is seen, or to the server by name."""
+    """Where a client sends it: into a sum, of which only the total is seen, or to the server."""
     made_by: str
     """Dotted name of the function that makes and bounds it on the device."""
     clipped_by: str

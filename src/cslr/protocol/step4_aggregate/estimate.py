@@ -143,8 +143,9 @@ class Replay:
         return replace(self, **{name: getattr(self, name)[self.known] for name in names})
 
     def gaussians(self, space: PublicSpace) -> Gaussians:
-        """(K, r) the modes as densities over the released coordinates."""
-        return Gaussians(self.mean, self.relative * np.ones_like(self.mean) * space.spread)
+        """The modes as densities over the released coordinates: (K, r), full if covariances are."""
+        variance = self.relative * np.ones_like(self.mean) * space.spread
+        return Gaussians(self.mean, variance if self.covariance is None else self.covariance)
 
 
 @dataclass(frozen=True, eq=False)
