@@ -44,7 +44,7 @@ def test_a_name_that_is_spelt_in_two_ways_is_one_unit():
 
 
 def test_a_number_that_is_stored_in_two_ways_is_one_unit():
-    """A column of numbers turns into floats when tables are joined, or in part."""
+    """Joining tables can turn integers into floats, or some of them."""
     numbers = [3, 3.0, np.float32(3), np.int64(3), "3"]
     assert unit_names_of(numbers, "clients", 5) == ["3"] * 5
     assert unit_names_of(np.array([3.0, 3.5]), "clients", 2) == ["3", "3.5"]

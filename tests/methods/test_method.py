@@ -144,7 +144,7 @@ def test_every_family_is_answered(prepared, world, name, family):
 
 
 def test_clients_train_intents_from_likely_scores(prepared, world):
-    """A strict threshold, which CSLR answers with, finds all intents unlikely: a bad start."""
+    """CSLR predicts with a strict threshold, under which all intents are unlikely: a bad start."""
     first = {}
     for name in ("dp-sgd", "cslr"):
         stage, *_ = METHODS[name].stages(prepared(name, family="intents"))
@@ -188,7 +188,7 @@ def test_another_seed_gives_other_scores(course, name):
 
 @EACH
 def test_the_ledger_stays_within_the_budget_in_its_scope(course, name):
-    """What reads nothing costs nothing, what reads openly everything, the others what they say."""
+    """ε is 0 for methods that read nothing, ∞ for open ones, and within the budget for others."""
     context, reads = course(name).context, METHODS[name].reads
     whole = context.ledger.epsilon("end_to_end", "roster")
     replay = context.ledger.epsilon("replay", "roster")

@@ -1,4 +1,4 @@
-"""The outlook of a plan: what is released, how many speak, what to expect, which cap to take."""
+"""The outlook of a plan: its releases, contributors, forecast and suggested cap."""
 
 from __future__ import annotations
 

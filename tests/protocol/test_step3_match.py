@@ -1,4 +1,4 @@
-"""Canonical ids: every matcher keeps to its promise; signatures recover what a label hides."""
+"""Canonical ids: what every matcher guarantees; signatures recover the sub-modes of a label."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_names_that_the_server_gave_are_taken_and_who_has_none_goes_nowhere(worl
 
 
 def test_a_device_compares_densities_that_public_examples_steady(world):
-    """Eight of them by default: with none, a client of few rows would compare by chance."""
+    """They count as eight by default; without them ids of clients with few rows would be chance."""
     request = world.agreement(sub_modes=2, list_size=2).request(0, (0, 1))
     examples = world.examples(0)
     for _, group in group_lists(examples, request):

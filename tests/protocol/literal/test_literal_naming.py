@@ -1,4 +1,4 @@
-"""Names by the server: what was released decides, in any order, by every matcher."""
+"""Canonical ids by the server depend on released lists alone and on no order, for every matcher."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def released(seed=0, noise=0.02) -> tuple[Statistics, np.ndarray]:
 
 
 def same_groups(ids: np.ndarray, order: np.ndarray) -> bool:
-    """Whether two namings of the same entries agree up to the names."""
+    """Whether two clusterings of the same entries are equal up to the numbers of clusters."""
     pairs = set(zip(ids.ravel().tolist(), order.ravel().tolist(), strict=True))
     return len(pairs) == K == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
@@ -141,7 +141,7 @@ def test_a_density_that_all_entries_share_does_not_decide_about_their_names():
 
 
 def test_random_names_are_drawn_by_each_client_for_each_group_and_task(world, request_of):
-    """Whoever else sent a list changes nothing."""
+    """They do not depend on which other clients sent lists."""
     lists, _ = released()
     request = request_of("random")
     ids = named(lists, request).ids
