@@ -83,7 +83,7 @@ def answers_of(head: Head, z: np.ndarray, labels: int) -> np.ndarray:
 
 
 def contrast(head: Head, z: np.ndarray, targets: np.ndarray) -> float:
-    """Supervised contrastive loss of the hidden layer (Khosla et al. 2020), written independently."""
+    """Supervised contrastive loss of the hidden layer (Khosla et al. 2020), in plain NumPy."""
     hidden = np.maximum(z @ head.weights1 + head.bias1, 0.0)
     unit = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
     alike, label = unit @ unit.T / TEMPERATURE, targets.argmax(axis=1)
