@@ -440,7 +440,7 @@ def _blocks(release: TaskRelease) -> list[float]:
 
 
 def _ratio(values: FloatArray, deviation: float) -> float:
-    """Root mean square of the signal, with the noise's variance subtracted, over the noise's."""
+    """Root mean square of the values beyond noise, in standard deviations of the noise."""
     if not values.size or deviation == 0:
         return float("nan")
     power = float(np.square(values / deviation).mean())

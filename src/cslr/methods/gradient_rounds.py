@@ -33,7 +33,7 @@ __all__ = [
 ROUNDS: Final = 15
 """Rounds of a task."""
 CLIP: Final = 0.3
-"""Norm of a unit's gradient."""
+"""Clipping bound of a unit's gradient."""
 LEAST_UNITS: Final = 500
 """Registered clients or people from which on rounds are chosen automatically."""
 LEAST_SIGNAL: Final[Mapping[FamilyName, float]] = {

@@ -63,7 +63,7 @@ class Fitted:
 
     scores: Scorer
     artefacts: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
-    """Arrays worth keeping with the run, by file and name."""
+    """Arrays that are saved with the run, by file and name."""
     personal: Sequence[tuple[int, Scorer]] = ()
     """(client, its own scorer), if every client has a model of its own."""
     own: Sequence[Scorer] = ()

@@ -121,7 +121,7 @@ def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
 class GroupLists:
     """PRIVATE. The lists of b clients about one group of labels."""
 
-    place: int
+    place: int  # index of the group
     group: tuple[int, ...]
     places: IntArray | None  # (b, n) indices of the examples used; None: all of them, in order
     mine: BoolArray  # (b, n) which of those belong to the group

@@ -69,7 +69,7 @@ class Rehearsal:
     start: Head
     settings: HeadSettings
     samples: int
-    """Draws of each mode in a pass."""
+    """Samples of each label in a pass; of each task, if modes are about several labels."""
     passes: int
     seeds: Seeds
     free: Head | None = None

@@ -164,7 +164,7 @@ class LinearRule:
     unknown: FloatArray  # (d + 1,) P
     at_start: FloatArray  # (d + 1,) P before the first gradient
     first: FloatArray  # (d + 1, outputs) the mean before the first gradient
-    noise: FloatArray  # (d + 1,) variance of a column's mean by the noise of gradients so far
+    noise: FloatArray  # (d + 1,) variance of ``mean`` due to noise so far, for each column
 
     @classmethod
     def start(
