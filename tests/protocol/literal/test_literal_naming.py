@@ -141,7 +141,7 @@ def test_a_density_that_all_entries_share_does_not_decide_about_their_names():
 
 
 def test_random_names_are_drawn_by_each_client_for_each_group_and_task(world, request_of):
-    """They do not depend on which other clients sent lists."""
+    """A client's ids do not depend on the lists after its own."""
     lists, _ = released()
     request = request_of("random")
     ids = named(lists, request).ids
