@@ -15,7 +15,6 @@ from cslr.protocol.literal.naming import (
     _clustered,
     _moved,
     _Prototypes,
-    _squared,
     named,
 )
 from cslr.protocol.step4_aggregate.contribution import Statistics
@@ -209,12 +208,3 @@ def test_a_released_signature_is_the_density_of_its_moments_at_the_anchors(reque
             density = multivariate_normal(lists.offset[client, entry], covariance)
             expected = density.logpdf(request.space.anchors)
             np.testing.assert_allclose(signed[client, 0, entry], expected, rtol=1e-6)
-
-
-def test_squared_distances_are_those_of_all_pairs_and_never_negative():
-    rng = np.random.default_rng(1)
-    a, b = 1e3 + rng.standard_normal((2, 4, 5)), 1e3 + rng.standard_normal((3, 5))
-    expected = np.square(a[:, :, None] - b).sum(axis=-1)
-    np.testing.assert_allclose(_squared(a, b), expected, atol=1e-6)
-    assert (_squared(b[None], b) >= 0).all()
-    np.testing.assert_allclose(np.diagonal(_squared(b, b)), 0.0, atol=1e-6)
