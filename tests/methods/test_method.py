@@ -282,7 +282,7 @@ def test_where_privacy_is_enforced_nobody_gets_rows_or_single_clients(
     context = replace(make_context(method="joint"), ledger=enforced_ledger(8.0))
     with pytest.raises(PrivacyError, match="where privacy is enforced"):
         context.open_rows()
-    with pytest.raises(PrivacyError, match="in a simulation alone"):
+    with pytest.raises(PrivacyError, match="only in a simulation"):
         context.open_cohort(0)
 
 

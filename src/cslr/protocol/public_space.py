@@ -281,9 +281,8 @@ def declare_modes(
     public: (n, d) the corpus; texts: (c, d) embedded label texts. With ``prior = "labels"`` a
     label is represented by its text and by the public sentences that prefer it to every other
     label's; with ``"none"`` all labels share prototypes made from the whole corpus. groups: the
-    label groups that modes describe; None: each label alone. candidates: V, the number of public
-    means to select from; 0: means are averaged. topics: (c, J, d) texts about the J topics of each
-    label, one for each of its modes.
+    label groups that modes describe; None: each label alone. candidates: V, the public means to
+    select from. topics: (c, J, d) texts about the J topics of each label, one for each mode.
     """
     if topics is not None:
         topic_texts = topics.reshape(-1, topics.shape[-1])
