@@ -44,7 +44,7 @@ def test_a_name_that_is_spelt_in_two_ways_is_one_unit():
 
 
 def test_a_number_that_is_stored_in_two_ways_is_one_unit():
-    """A column of numbers turns into floats when tables are joined, or in part."""
+    """Joining tables can turn integers into floats, or some of them."""
     numbers = [3, 3.0, np.float32(3), np.int64(3), "3"]
     assert unit_names_of(numbers, "clients", 5) == ["3"] * 5
     assert unit_names_of(np.array([3.0, 3.5]), "clients", 2) == ["3", "3.5"]
@@ -66,8 +66,8 @@ def test_a_missing_name_is_refused(missing):
         (["a"], "classification", "y has 1 entries, X has 2 rows"),
         ("ab", "classification", "y must be a sequence"),
         (["a", "z"], "classification", "y, row 1: label 'z' is not declared .* labels: a, b"),
-        ([0, 1], "classification", r"y, row 0: labels are names, not int; use str\(label\)"),
-        (["a", float("nan")], "classification", "y, row 1: labels are names, not float"),
+        ([0, 1], "classification", r"y, row 0: labels must be strings, not int; use str\(label\)"),
+        (["a", float("nan")], "classification", "y, row 1: labels must be strings, not float"),
         (["a", ["a", "b"]], "classification", "y, row 1: a list .* family='intents'"),
         (["a", []], "intents", "y, row 1: no label"),
         ([["a"], ["a", "z"]], "intents", "y, row 1: label 'z'"),

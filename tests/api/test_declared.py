@@ -31,7 +31,7 @@ def test_label_texts_fix_the_labels_and_their_order():
         (None, "must map each label"),
         ({}, "one or more different labels"),
         (["a", "a"], "one or more different labels"),
-        ({0: "About 0."}, r"labels are names, not 0; use str\(label\)"),
+        ({0: "About 0."}, r"labels must be non-empty strings, not 0; use str\(label\)"),
         ({"a": "About a.", "b": 3}, "label_texts must be a list of texts or an array"),
     ],
 )

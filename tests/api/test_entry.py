@@ -1,4 +1,4 @@
-"""``learn``: what is enforced unless told otherwise, what it costs, and what is refused."""
+"""``learn``: enforced privacy by default, its cost, and what is refused."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_what_is_no_model_is_not_loaded(tmp_path, enforced):
     with pytest.raises(RunDirectoryError, match=r"replay\.safetensors is damaged"):
         cslr.load(tmp_path / "model")
     (tmp_path / "model" / "trace.jsonl").write_text("")
-    with pytest.raises(RunDirectoryError, match="does not say what its model cost"):
+    with pytest.raises(RunDirectoryError, match="has no record of what its model cost"):
         cslr.load(tmp_path / "model")
 
 
@@ -190,5 +190,5 @@ def test_a_method_without_head_is_not_loaded(cslr):
 def test_a_method_without_replay_has_none_to_draw_from(enforced):
     model, _ = enforced
     alone = replace(model, arrays={"head": model.arrays["head"]})
-    with pytest.raises(RunDirectoryError, match="a run of cslr keeps no replay"):
+    with pytest.raises(RunDirectoryError, match="a run of cslr has no replay"):
         _ = alone.replay

@@ -112,7 +112,7 @@ def test_an_address_depends_on_no_other_row():
 
 
 def test_a_person_whose_name_is_spelt_in_two_ways_is_one_person():
-    """As in a file of rows; else both spellings would speak, and each be protected by itself."""
+    """As for rows from a file; otherwise each spelling would be a unit of its own."""
     declared = DeclaredPeople("person", registered=3)
     found = people_of_rows(["Zo\u00eb", "Zoe\u0308 "], ["a", "a"], declared, simulate=False)
     assert len(found.ids) == 1

@@ -47,7 +47,7 @@ def test_tasks_with_the_same_labels_are_domains(given):
         ({"task_labels": ["small"]}, r"tasks, row \d+: task 'large' is not declared"),
         (
             {"task_labels": {"small": ["ant"], "large": ["cat", "dog"]}},
-            r"y, row \d+: label 'bee' is not one of task 'small'",
+            r"y, row \d+: label 'bee' is not a label of task 'small'",
         ),
         ({"tasks": None}, "tasks is missing: task_labels declares several"),
         ({"X": np.ones((0, 16)), "y": [], "clients": [], "tasks": []}, "X has no rows"),

@@ -14,7 +14,7 @@ from cslr.audit.confidence import Bound, least_mass, one_run_epsilon, one_run_mu
 
 
 def exceeded(share: float, count: int) -> int:
-    """So many exceptions come with probability below 1e-6 if each has probability ``share``."""
+    """The number of exceptions reached with probability below 1e-6 if each has ``share``."""
     return int(binom.isf(1e-6, count, share))
 
 

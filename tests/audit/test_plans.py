@@ -1,4 +1,4 @@
-"""Whose plan is audited."""
+"""Which plan is audited: of flags, a configuration or a ledger."""
 
 from __future__ import annotations
 

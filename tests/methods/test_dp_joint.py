@@ -1,4 +1,4 @@
-"""The curator's yardstick: all rows in every step, all steps in one composition, no enforcement."""
+"""Central DP: all rows in every step, all steps compose, and never with enforced privacy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cslr.runs.prepare import check_privacy, plan_of
 
 
 def test_every_step_reads_all_rows_whatever_their_task(make_context, world):
-    """Labels of the second task are learnt while the first is at hand."""
+    """Labels of the second task are learnt during the first."""
     context = make_context(method="dp-joint", head={"rounds": 10})
     _, first, _ = stages(context)
     scores = first().scores(world.test_z)

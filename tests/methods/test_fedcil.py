@@ -52,7 +52,7 @@ def test_generated_rows_have_the_length_of_public_ones(made):
 
 
 def test_each_earlier_task_is_taught_by_its_own_snapshot(made):
-    """Labels that no task has shown come from the prior, those of this task from nobody."""
+    """Labels of later tasks come from the prior; those of the current task have no teacher."""
     fed = made()
     first, second = fed.start(), fed.start() + 1
     before, after = fed._teachers(0, (first,)), fed._teachers(1, (first, second))
@@ -86,7 +86,7 @@ def test_generator_and_critic_are_clipped_as_one_vector(made, monkeypatch):
 
 
 def test_a_layer_within_its_noise_is_left_as_it_was(made):
-    """Noise alone moves nothing; a layer far beyond it is nearly kept."""
+    """A layer of noise alone is set to zero; one far beyond its noise is nearly kept."""
     fed = made(4.0)
     where = UpdateId(0, 0, fed.context.clients.count)
     noise = fed.context.plan.head_sigma * RECIPE.norm / where.expected(fed.context.plan)
@@ -120,7 +120,7 @@ def test_fused_adam_is_adam(made, monkeypatch):
 
 
 def test_an_interrupted_round_is_not_paid_twice(make_context_with, make_drawer):
-    """What was kept is used again: the same model, and as many charges as rounds."""
+    """Saved results are reused: the model is the same, with one charge per round."""
     context = make_context_with(make_drawer(), 8.0, method="fedcil")
     models = []
     for _ in range(2):

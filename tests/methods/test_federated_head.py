@@ -43,7 +43,7 @@ def sampled(context: MethodContext, q: float) -> MethodContext:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_replay_is_of_earlier_tasks_alone(make_context, told, kind):
-    """Label texts say something about coming labels, but nobody has met them yet."""
+    """Labels of later tasks have prior modes from their texts, but are not replayed yet."""
     list(stages(make_context(8.0, head=head(kind))))
     replays = [each.replay for each, _ in told]
     assert len(replays) == 4  # two rounds of two tasks

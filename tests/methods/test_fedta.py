@@ -172,7 +172,7 @@ def test_stages_may_be_called_alone_and_in_any_order(make_context, world):
 
 
 def test_answers_are_about_the_rows_asked(make_context, world):
-    """What was said about one array is not given as the answer to another."""
+    """Cached predictions for one array are not returned for another."""
     learnt = last(make_context())
     all_, half = learnt.scores(world.test_z), learnt.scores(world.test_z[40:])
     np.testing.assert_allclose(half, all_[40:], rtol=1e-4, atol=1e-5)
@@ -255,7 +255,7 @@ def test_clients_trained_together_learn_what_each_learns_alone(make_context):
 
 
 def test_fused_adam_is_adam(make_context, monkeypatch):
-    """It takes gradients as they lie in memory, and those of keys come transposed."""
+    """It reads gradients in memory order, and those of keys are transposed."""
     context = make_context()
     plain = partial(torch.optim.Adam, weight_decay=1e-3)
 
@@ -278,7 +278,7 @@ def test_keys_learn_to_be_near_the_rows_that_pick_them(make_context):
 
 
 def test_an_epoch_takes_no_more_rows_than_allowed(make_context):
-    """With one row a client and epoch, one step is made, however many rows there are."""
+    """With one row per client and epoch there is one step, for any number of rows."""
     context = make_context()
     rows = rows_of(context, 0, leading(context.public))
     recipe = AdapterTraining(rounds=1, epochs=1, batch=4, most=1, learning_rate=1e-3, key_rate=1e-3)
@@ -420,7 +420,7 @@ def test_at_the_end_of_a_task_all_classes_seen_are_frozen_and_no_others():
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_after_a_task_its_classes_are_frozen_and_the_next_leaves_them(make_context, world, rounds):
-    """However alike they are: all rows have a direction in common."""
+    """They are frozen although they are similar: all rows have a direction in common."""
     context = with_rows(make_context(), z=world.population.z + 2.0 / math.sqrt(24))
     recipe = replace(ONE_ROUND, rounds=rounds)
     first = learn_task(context, recipe, begin(context))

@@ -144,7 +144,7 @@ def test_every_family_is_answered(prepared, world, name, family):
 
 
 def test_clients_train_intents_from_likely_scores(prepared, world):
-    """A strict threshold, which CSLR answers with, finds all intents unlikely: a bad start."""
+    """CSLR predicts with a strict threshold, under which all intents are unlikely: a bad start."""
     first = {}
     for name in ("dp-sgd", "cslr"):
         stage, *_ = METHODS[name].stages(prepared(name, family="intents"))
@@ -188,7 +188,7 @@ def test_another_seed_gives_other_scores(course, name):
 
 @EACH
 def test_the_ledger_stays_within_the_budget_in_its_scope(course, name):
-    """What reads nothing costs nothing, what reads openly everything, the others what they say."""
+    """ε is 0 for methods that read nothing, ∞ for open ones, and within the budget for others."""
     context, reads = course(name).context, METHODS[name].reads
     whole = context.ledger.epsilon("end_to_end", "roster")
     replay = context.ledger.epsilon("replay", "roster")
@@ -272,7 +272,7 @@ def test_what_a_method_fixes_is_settled_before_it_is_planned(name):
 @pytest.mark.parametrize("method", ["cslr", "dp-sgd", "fedcil", "zero-shot"])
 def test_a_method_that_does_not_read_openly_gets_no_rows(make_context, method):
     context = make_context(8.0, method=method)
-    with pytest.raises(PrivacyError, match="rows are not given to a method that reads"):
+    with pytest.raises(PrivacyError, match="has no access to rows"):
         context.open_rows()
 
 
@@ -282,7 +282,7 @@ def test_where_privacy_is_enforced_nobody_gets_rows_or_single_clients(
     context = replace(make_context(method="joint"), ledger=enforced_ledger(8.0))
     with pytest.raises(PrivacyError, match="where privacy is enforced"):
         context.open_rows()
-    with pytest.raises(PrivacyError, match="in a simulation alone"):
+    with pytest.raises(PrivacyError, match="only in a simulation"):
         context.open_cohort(0)
 
 

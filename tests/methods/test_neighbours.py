@@ -103,7 +103,7 @@ def test_which_encoder_a_client_runs_is_its_own_draw():
 
 
 def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_context, tmp_path):
-    """At first only rows of the first task are there; then all of them."""
+    """First the client has rows of the first task alone, then all of them."""
     context = replace(make_context(cap=1), cap_memory=CapMemory.at(tmp_path / "spoken.json", False))
     before = some(context.clients, context.clients.tasks == 0)
     first = replace(context, clients=before).cohort(0).taking_part
@@ -116,7 +116,7 @@ def test_rows_that_arrive_later_do_not_let_a_client_speak_twice(make_context, tm
 
 
 def test_a_lost_coin_counts_against_the_cap(make_context, tmp_path):
-    """Else rows that arrive later give a client more coins than its cap, and it is charged."""
+    """Otherwise later rows would give a client more coins than its cap, which is charged."""
     memory = CapMemory.at(tmp_path / "spoken.json", False)
     population = make_context(cap=1).clients
     before = some(population, population.tasks == 0)

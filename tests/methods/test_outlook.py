@@ -1,4 +1,4 @@
-"""The outlook of a plan: what is released, how many speak, what to expect, which cap to take."""
+"""The outlook of a plan: its releases, contributors, forecast and suggested cap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_resolution_is_told_in_words():
     assert (
         few.releases() == "means in 384 directions, one number for the spread; one message a task"
     )
-    assert "2 means a label" in outlook_of(federation(12_000, sub_modes=2)).releases()
+    assert "2 means per label" in outlook_of(federation(12_000, sub_modes=2)).releases()
 
 
 def test_speakers_are_counted_as_they_are():

@@ -213,7 +213,7 @@ def test_an_empty_client_has_no_weight_and_finite_parameters():
     assert np.all(share[1] == 0)
 
 
-def test_an_empty_component_takes_the_priors_place_when_there_is_one():
+def test_an_empty_component_has_weight_and_mean_zero_and_the_floor_as_variance():
     x, mask = clients()
     share = np.zeros((*mask.shape, 2))
     share[..., 0] = 1
@@ -221,11 +221,6 @@ def test_an_empty_component_takes_the_priors_place_when_there_is_one():
     np.testing.assert_array_equal(bare.weights, np.tile([1.0, 0.0], (4, 1)))
     np.testing.assert_array_equal(bare.gaussians.mean[:, 1], 0.0)
     np.testing.assert_array_equal(bare.gaussians.covariance[:, 1], 0.25)
-    prior = Gaussians(np.full((2, 3), 7.0), np.full((2, 3), 2.0))
-    kept = m_step(share, x, mask, floor=0.25, prior=prior)
-    np.testing.assert_array_equal(kept.gaussians.mean[:, 1], 7.0)
-    np.testing.assert_array_equal(kept.gaussians.covariance[:, 1], 2.0)
-    np.testing.assert_array_equal(kept.gaussians.mean[:, 0], bare.gaussians.mean[:, 0])
 
 
 def test_a_component_of_negligible_mass_counts_as_empty():
@@ -279,7 +274,6 @@ def test_wrong_arguments_are_refused_by_name():
     x, mask = clients()
     starts = starts_of(x, 1, 2)
     share = np.zeros((*mask.shape, 2))
-    full = Gaussians(np.zeros((2, 3)), np.zeros((2, 3, 3)))
     for name, call in {
         "weights must have": lambda: Mixture(np.zeros(3), Gaussians(starts[0], starts[0])),
         "weights must not": lambda: Mixture(-np.ones((4, 2)), Gaussians(starts[0], starts[0])),
@@ -287,7 +281,6 @@ def test_wrong_arguments_are_refused_by_name():
         "mask must be booleans": lambda: e_step(start_mixture(x, 2), x, mask.astype(float)),
         "responsibilities": lambda: m_step(share[:, 1:], x, mask, FLOOR),
         "floor": lambda: m_step(share, x, mask, 0.0),
-        "prior": lambda: m_step(share, x, mask, FLOOR, prior=full),
         "iterations": lambda: fit(x, mask, starts, 0, FLOOR),
         "starts": lambda: fit(x, mask, starts[:, 1:], 1, FLOOR),
         "x must have": lambda: fit(x[0], mask[0], starts, 1, FLOOR),

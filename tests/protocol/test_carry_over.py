@@ -1,4 +1,4 @@
-"""Releases and replays in another encoder's space: where means go, and how loud noise gets."""
+"""Releases and replays in another encoder's space: how means and noise are mapped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def space_of(z: np.ndarray, name: str, dimension: int = R) -> PublicSpace:
 
 
 def release_of(means: np.ndarray, noise: float = 0.0, seconds: int = 1) -> TaskRelease:
-    """Modes at these means (K, r), told as offsets from prototypes elsewhere."""
+    """Modes at these means (K, r), as offsets from prototypes elsewhere."""
     modes = len(means)
     weight = np.full(modes, 4.0)
     prototypes = np.random.default_rng(2).normal(scale=0.1, size=means.shape)

@@ -1,4 +1,4 @@
-"""An evaluation that is paid for: one bounded vector a unit, and what its noisy sum says."""
+"""A charged evaluation: one bounded vector per unit, and the accuracy from its noisy sum."""
 
 from __future__ import annotations
 

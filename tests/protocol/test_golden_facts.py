@@ -33,7 +33,7 @@ CASES = {
 
 
 def facts_of(make_context_with, make_drawer, name: str) -> dict:
-    """What a ledger is told of the public side of a run."""
+    """The public facts that a run records in the ledger."""
     context = make_context_with(make_drawer(), **{"epsilon": 8.0, "method": "cslr", **CASES[name]})
     if name.startswith("people"):
         plan = calibrate(Budget(8.0, unit="person"), 2, cap=1)

@@ -191,7 +191,7 @@ def test_a_head_learns_single_labels_from_pooled_modes(world, replay):
 
 
 def test_a_head_learns_pooled_modes_in_the_passes_it_is_given_by_default(make_context, world):
-    """As one of single labels does, which begins at the best linear rule."""
+    """Pooled modes have no linear rule to start from, as modes of single labels do."""
     *_, last = stages(make_context(release="pooled", sub_modes=4, n_r=500))
     right = last().scores(world.test_z).argmax(axis=1) == world.test_labels
     assert right.mean() > 0.8
@@ -213,7 +213,7 @@ def test_a_heads_logits_are_clipped_one_by_one_and_sent_as_targets(world):
 
 
 def test_logits_are_read_as_answers_among_the_labels_of_the_group(world, make_ledger, drawer):
-    """A head that is sure of label 1 in task 0: its replay says 1, and never a label of task 1."""
+    """A head predicts label 1 with certainty in task 0: its replay has target 1, none of task 1."""
     head = initial_head(24, 4, HeadSettings(16), np.random.default_rng(0))
     sure = replace(head, bias2=np.array([0.0, 50.0, 60.0, 0.0], dtype=np.float32))
     agreement, plan = world.agreement(pooled=True, bound=8.0), calibrate(Budget(math.inf), 1)

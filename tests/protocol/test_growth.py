@@ -1,4 +1,4 @@
-"""Work counted, not timed: with more labels or more tasks no step does more than its share.
+"""Work, counted and not timed: every step is linear in the number of labels and of tasks.
 
 Counted are the calls of a step, the numbers in the arrays that its functions return, and the most
 memory it holds. Twice as many labels or tasks make the contribution, the release or the model twice

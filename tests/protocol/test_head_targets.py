@@ -1,4 +1,4 @@
-"""Targets: bounded vectors, averaged by clients and sent as far as a label does not settle them."""
+"""Targets: bounded vectors, averaged by clients, and sent unless the label determines them."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_classification_has_nothing_to_say_even_if_it_has_targets():
 
 
 def test_a_classification_with_targets_sends_what_one_without_them_sends(world):
-    """Targets that a label settles are not sent, so they cannot tell anything."""
+    """Targets that a label determines are not sent, so they cannot reveal anything."""
     examples, agreement = world.examples(0), world.agreement()
     request = agreement.request(0, (0, 1))
     told = replace(examples, targets=label_targets(examples.labels, 4))

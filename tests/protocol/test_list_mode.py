@@ -1,4 +1,4 @@
-"""``list`` mode: lists are noised by their owners, named by the server, and paid for as such."""
+"""``list`` mode: clients noise their lists, the server assigns ids, and lists are charged."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_a_round_that_crashed_goes_on_from_what_was_kept(
 
 
 def test_a_kept_round_can_be_read_whoever_comes_now(world, agreement, make_ledger, drawer):
-    """Coins are drawn anew where privacy is enforced: what is kept does not need anybody."""
+    """With enforced privacy coins are drawn anew, so a saved result must not need its clients."""
     plan, ledger, people = planned(4.0), make_ledger(4.0), world.population
     first, second = (people.cohort(0, who, 2) for who in (np.arange(12) < 5, np.arange(12) > 2))
     before = Session(agreement, plan, ledger, drawer).release(0, (0, 1), first)
@@ -261,7 +261,7 @@ def test_a_kept_round_can_be_read_whoever_comes_now(world, agreement, make_ledge
 
 
 def test_after_a_crash_another_cohort_can_still_be_summed(world, agreement, make_ledger, drawer):
-    """The same between the list and the sum: others come, and have no names yet."""
+    """After a crash between list and sum other clients take part, which have no ids."""
     plan, ledger, people = planned(4.0), make_ledger(100.0), world.population
     first, second = (people.cohort(0, who, 2) for who in (np.arange(12) < 5, np.arange(12) > 2))
     with pytest.raises(Crash):
@@ -283,7 +283,7 @@ def test_kept_lists_that_were_changed_are_refused(agreement, cohort, make_ledger
 
 @pytest.mark.parametrize("pooled", [True, False])
 def test_a_client_that_sent_no_list_counts_nowhere_and_changes_nothing_for_others(world, pooled):
-    """It came after the lists were noised, so no mode was named for what it has."""
+    """It joined after the lists were released, so its entries have no canonical ids."""
     agreement = world.agreement(
         release="list", pooled=pooled, sub_modes=2, list_size=2, list_bound=BOUND, bound=4.0
     )

@@ -82,7 +82,7 @@ def test_a_list_may_claim_no_amplification():
 
 
 def test_a_release_about_the_replay_cannot_be_charged_to_the_head():
-    """Else it would not count in the scope of the replay."""
+    """Otherwise it would not count towards the ε of the scope ``replay``."""
     charge = PLAN.charge("task 0", 0)
     with pytest.raises(PrivacyError, match="part head"):
         messages_of(replace(charge, part="head"))
@@ -132,7 +132,7 @@ def test_nine_in_ten_simulated_lists_are_longer_than_the_bound_of_a_list(world):
 
 
 def test_what_several_clients_add_for_one_unit_is_bounded_together(world):
-    """Each is clipped to its share of a bound that is as many times as long."""
+    """With k clients per unit the bound is k times as large, and each client clips to 1/k of it."""
     alone, shared = (
         with_bound(world.agreement(clients_per_person=each), world.public, labels_per_task=2)
         for each in (1, 3)

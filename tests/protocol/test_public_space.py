@@ -293,7 +293,7 @@ def by_topics(world, texts, topics, **more):
 
 
 def test_each_text_about_a_topic_makes_one_mode_of_its_label(world, topic_texts):
-    """Whatever number of sub-modes was asked for: the texts say how many things there are."""
+    """The number of texts decides, whatever number of sub-modes is configured."""
     modes = by_topics(world, world.texts, topic_texts)
     assert modes.groups == ((0,), (1,), (2,), (3,))
     np.testing.assert_array_equal(modes.group, [0, 0, 1, 1, 2, 2, 3, 3])
@@ -336,7 +336,7 @@ def test_sentences_count_as_far_as_they_are_clearly_about_labels():
 
 
 def test_sentences_of_labels_are_those_that_prefer_them_most():
-    """Without being told which they are, it takes 4 % of the corpus for each label."""
+    """Without given sentences it takes 4 % of the corpus for each label."""
     rng = np.random.default_rng(0)
     public, texts = rng.standard_normal((400, 6)), np.eye(6)[:2]
     prefers = public @ (texts[0] - texts[1])
@@ -364,7 +364,7 @@ def test_a_row_has_the_same_bits_wherever_it_stands_and_whoever_stands_beside_it
 
 
 def test_products_of_small_units_fill_the_tiles_of_matrix_libraries():
-    """Else the last rows of a product would go another way than the others."""
+    """Otherwise the last rows of a product could be computed by other code than the rest."""
     assert [BLOCK % tile for tile in (4, 6, 8, 12, 16, 24, 32, 48, 64)] == [0] * 9
 
 
@@ -384,7 +384,7 @@ def test_topics_are_taken_around_a_thousand_sentences_at_most():
 
 
 def test_deviations_from_a_topic_of_few_sentences_are_not_too_small():
-    """Without anything in common, sentences differ in a topic of three as all sentences do."""
+    """Independent sentences deviate within a topic of three as much as all sentences do."""
     x = np.random.default_rng(0).standard_normal((60, 400))
     _, residuals = _local_topics(x, Seeds(1).at("anchors"))
     assert np.square(residuals).mean() == pytest.approx(np.square(x).mean(), rel=0.1)
@@ -445,7 +445,7 @@ def test_a_task_is_about_its_own_group_or_about_each_of_its_labels(world, pooled
 
 
 def test_a_sentence_that_stands_for_two_labels_of_a_group_counts_once(world):
-    """Else it would pull the group's mode towards itself for being unclear."""
+    """Otherwise an ambiguous sentence would have more weight in the group's mode than others."""
     space = world.space()
     sentences = public_space._sentences_of_labels(world.public, world.texts)
     group = (1, 1)  # the same label twice: every sentence stands for both

@@ -354,7 +354,7 @@ def test_without_clip_and_noise_moved_prototypes_change_no_replay(world, run, le
 
 
 def test_nearer_prototypes_leave_a_client_less_to_say(world, make_ledger):
-    """So that less of it is clipped away."""
+    """Its contribution is then shorter, and less of it is clipped."""
     people, _ = leaning(world.population)
     agreement, plan = world.agreement(bound=8.0), calibrate(Budget(math.inf), 2)
     first = (

@@ -1,4 +1,4 @@
-"""The paper's four clips: each statistic by itself, each paid, all behind one coin."""
+"""The paper's four clips: statistics are clipped and charged separately, with one coin for all."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_without_clip_and_noise_it_is_what_one_clip_releases(
 def test_each_statistic_has_noise_of_its_own_bound(
     world, agreement, cohort, make_ledger, drawer, make_drawer
 ):
-    """σ times B of each block, in its own units; told to the reader as it is."""
+    """σ times B of each block, in its own units, is what the estimator uses."""
     plan = planned(1.0)
     noisy = Session(agreement, plan, make_ledger(1.0), drawer).release(0, (0, 1), cohort).value
     clear = (

@@ -152,7 +152,7 @@ def test_embeddings_are_clipped_to_the_unit_ball_and_short_ones_left_alone():
 
 @pytest.mark.parametrize("bound", [0.1, 1.0, 2.0])
 def test_a_long_embedding_is_as_long_as_the_bound_and_a_short_one_as_it_was(bound):
-    """B_z of the paper may be another than 1: without it no sum has a sensitivity."""
+    """The paper's B_z may differ from 1; without the clip the sensitivity would be unbounded."""
     z = np.array([[3.0, 4.0], [0.5 * bound, 0.0]])
     np.testing.assert_allclose(clip_embeddings(z, bound), [[0.6 * bound, 0.8 * bound], z[1]])
 
@@ -278,7 +278,7 @@ def test_how_far_a_client_is_padded_does_not_matter_bit_for_bit():
 
 @pytest.mark.parametrize(("direction", "found"), [(0, True), (63, True), (64, False)])
 def test_clumps_are_looked_for_in_the_first_64_directions_alone(direction, found):
-    """In hundreds of them a few dozen examples only find themselves."""
+    """With a few dozen examples EM would overfit in hundreds of directions."""
     x = np.zeros((1, 60, 70))
     x[0, :, direction] = 4.0 * (np.arange(60) % 2 * 2 - 1)
     learner, mask = ListLearner(2, starts=8), np.ones((1, 60), dtype=bool)
@@ -333,7 +333,7 @@ def test_a_label_beyond_those_that_clients_hold_has_an_empty_group(world):
 
 
 def test_logits_of_a_head_are_no_longer_than_one_before_they_are_averaged(world):
-    """One row with a score of a thousand would else be the whole target of its client."""
+    """Otherwise one row with a score of a thousand would dominate the target of its client."""
     rng = np.random.default_rng(4)
     weights = 1e3 * rng.standard_normal((24, 4)).astype(np.float32)
     identity = np.eye(4, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Canonical ids: every matcher keeps to its promise; signatures recover what a label hides."""
+"""Canonical ids: what every matcher guarantees; signatures recover the sub-modes of a label."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from cslr.numerics.mixture import Gaussians, Mixture
 from cslr.protocol.step1_list import ListLearner, group_lists, learn_lists, steadied
-from cslr.protocol.step3_match import MATCHERS, canonical_ids, match
+from cslr.protocol.step3_match import MATCHERS, canonical_ids, match, squared_distances
 
 WIDTH = 12
 ORDERLY = [name for name in MATCHERS if name != "random"]
@@ -176,7 +176,7 @@ def test_names_that_the_server_gave_are_taken_and_who_has_none_goes_nowhere(worl
 
 
 def test_a_device_compares_densities_that_public_examples_steady(world):
-    """Eight of them by default: with none, a client of few rows would compare by chance."""
+    """They count as eight by default; without them ids of clients with few rows would be chance."""
     request = world.agreement(sub_modes=2, list_size=2).request(0, (0, 1))
     examples = world.examples(0)
     for _, group in group_lists(examples, request):
@@ -189,3 +189,12 @@ def test_a_device_compares_densities_that_public_examples_steady(world):
             group.rngs,
         )
         np.testing.assert_array_equal(canonical_ids(examples, group, request), expected)
+
+
+def test_squared_distances_are_those_of_all_pairs_and_never_negative():
+    rng = np.random.default_rng(1)
+    a, b = 1e3 + rng.standard_normal((2, 4, 5)), 1e3 + rng.standard_normal((3, 5))
+    expected = np.square(a[:, :, None] - b).sum(axis=-1)
+    np.testing.assert_allclose(squared_distances(a, b), expected, atol=1e-6)
+    assert (squared_distances(b[None], b) >= 0).all()
+    np.testing.assert_allclose(np.diagonal(squared_distances(b, b)), 0.0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Clients that train a head: each by itself, on its own rows and on what the replay remembers."""
+"""Clients that train a head: each independently, on its own rows and on the replay."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def remembered(world):
 
 @pytest.fixture
 def told(world):
-    """What clients are told in task 1: ``told(**changes)``."""
+    """The request of a round in task 1: ``told(**changes)``."""
 
     def make(family="classification", **changes) -> LocalTraining:
         family = world.family(family)
@@ -83,7 +83,7 @@ def answers_of(head: Head, z: np.ndarray, labels: int) -> np.ndarray:
 
 
 def contrast(head: Head, z: np.ndarray, targets: np.ndarray) -> float:
-    """Supervised contrastive loss of the hidden layer (Khosla et al. 2020), by another hand."""
+    """Supervised contrastive loss of the hidden layer (Khosla et al. 2020), in plain NumPy."""
     hidden = np.maximum(z @ head.weights1 + head.bias1, 0.0)
     unit = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
     alike, label = unit @ unit.T / TEMPERATURE, targets.argmax(axis=1)
@@ -186,7 +186,7 @@ def test_rows_that_are_counted_train_as_rows_that_are_repeated(world, told, reme
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_client_without_rows_sends_zeros(world, told, remembered, loss):
-    """Even the replay, which it could train on, would tell that it is there."""
+    """Training on the replay alone would also reveal that the client takes part."""
     examples = world.examples(1)
     examples.mask[2] = False
     told = told(replay=remembered, teacher=head_of(seed=1), loss=loss)
@@ -253,7 +253,7 @@ def replay_loss_by_torch(head, told, part):
 @pytest.mark.parametrize("loss", ["targets", "contrastive"])
 @pytest.mark.parametrize("last_layer", [False, True])
 def test_updates_are_what_torch_computes_client_by_client(world, told, family, loss, last_layer):
-    """Within 1e-6 but for gradients that are zero up to rounding, whose steps are Adam's, too."""
+    """Within 1e-6, except for gradients that are zero up to rounding: Adam steps there too."""
     outputs = world.family(family).outputs
     rng = np.random.default_rng(4)
     z = world.population.z[:60].astype(np.float32)
@@ -285,7 +285,7 @@ def test_held_to_its_targets_a_head_remembers_what_the_replay_says(world, told, 
 
 
 def test_distilled_a_head_stays_with_what_it_answered_before(world, told, remembered):
-    """The teacher is asked about the labels of task 0 alone: the others it has never met."""
+    """Only the teacher's scores of task 0's labels are used: it was not trained on the others."""
     examples, (z, y), plain = world.examples(1), remembered, head_of(seed=1)
     before = replace(plain, weights2=30.0 * plain.weights2)
     soft = answers_of(before, z, labels=2)
@@ -301,7 +301,7 @@ def test_distilled_a_head_stays_with_what_it_answered_before(world, told, rememb
 def test_distillation_is_training_on_the_teachers_answers_as_the_family_reads_them(
     world, told, family
 ):
-    """Intents one by one by sigmoids, labels and tags against each other by a softmax."""
+    """Intents by sigmoids, labels and tags by a softmax."""
     outputs = world.family(family).outputs
     z = world.population.z[:60].astype(np.float32)
     teacher = replace(head_of(outputs, seed=1), bias2=np.linspace(-1, 1, outputs, dtype="float32"))
@@ -384,7 +384,7 @@ def test_no_update_moves_the_head(told):
 
 
 def test_labels_that_no_task_has_shown_are_left_alone(world, told):
-    """A label of the future must not be unlearnt before anybody has met it."""
+    """Training must not push down the scores of labels that come with later tasks."""
     told = told(heard=np.array([True, True, True, False]))
     examples = world.examples(0)
     for head in trained(examples, told):

@@ -162,7 +162,7 @@ def test_types_of_words_stand_farther_apart_the_better_they_are_known(
 
 
 def test_the_types_of_a_task_stand_apart_by_their_common_trust(world, space):
-    """One of them alone must not be moved: lengths within a task keep their proportions."""
+    """All modes of a task are scaled by one factor, so their distances keep their proportions."""
     means = means_of(world, space)
     together = replay_at(means, tasks=[0, 0, 1, 1], trust=[0.6, 0.8, 0.5, 0.5])
     equal = replay_at(means, tasks=[0, 0, 1, 1], trust=[0.5**0.5, 0.5**0.5, 0.5, 0.5])
@@ -367,14 +367,14 @@ def test_training_moves_the_head_away_from_its_linear_start(replay, space, sampl
 
 
 def answers(scores):
-    """(n, c) which labels are answered: those above a half, and the best one in any case."""
+    """(n, c) which labels are predicted: those above ½, and the best one in any case."""
     yes = scores > 0
     yes[np.arange(len(yes)), scores.argmax(axis=1)] = True
     return yes
 
 
 def test_a_head_learns_intents_that_come_together(world, replay, space):
-    """Label 0's mode also says 1: where the texts are of label 0, both are answered yes."""
+    """The target of label 0's mode contains label 1: texts of label 0 are predicted as both."""
     intents, soft = Family("intents", 4), np.eye(4)
     soft[0, 1] = 1.0
     head = rehearsed(replace(replay, targets=soft), space, passes=100, family=intents)

@@ -1,4 +1,4 @@
-"""A head is held to what is free where noise is heavy, and left alone where there is none."""
+"""A head is mixed with the free rule if noise is heavy, and not changed if there is none."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def free_rule_of(before, world, share):
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_before_any_release_the_head_is_the_free_rule(world, before, share):
-    """Nothing released: the start of every run is what is free."""
+    """Without a release the head is the free rule."""
     session, how = before
     rule = free_rule_of(before, world, share)
     scores = session.learn(replace(how, free=rule)).scores(world.test_z)

@@ -172,7 +172,7 @@ def test_the_more_noise_the_shorter_the_step(rule):
 
 @pytest.mark.parametrize("units", [5.0, 20.0, 50.0])
 def test_a_weak_signal_leaves_the_rule_near_where_it_began(world, units):
-    """The whole walk under pure noise, not one step, is short beside the rule itself."""
+    """The total movement under pure noise is small relative to the rule."""
     multiplier, rng = 4.0, np.random.default_rng(0)
     space = LinearSpace.of(world.public)
     rule = moved = LinearRule.start(space, world.family(), world.texts, units / multiplier)
@@ -248,7 +248,7 @@ def test_intents_begin_as_rare_as_their_number_says(world):
 
 
 def test_a_rule_that_noise_moved_answers_as_it_began(rule):
-    """A step as long as its noise is expected to be is noise; without noise all of it counts."""
+    """A movement as long as its noise is removed; without noise all of it is kept."""
     rng = np.random.default_rng(3)
     plain = rng.normal(size=rule.mean.size)
     exact = rule.moved(plain, EXACT)

@@ -1,4 +1,4 @@
-"""Common coordinates: what a map keeps, what it says it loses, and what may go into one."""
+"""Common coordinates: what a map keeps, its stated error, and the data it may be fitted on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of a model: clipped once, noised once, divided by what is public, and paid once."""
+"""Model updates: clipped once, noised once, charged once, and divided by a public number."""
 
 from __future__ import annotations
 

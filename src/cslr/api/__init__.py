@@ -1,6 +1,6 @@
-"""The front door: from texts or embeddings to a private head, in one call.
+"""The Python entry: from texts or embeddings to a private head, in one call.
 
-``learn`` learns and ``load`` reads what was learnt; both give a ``Model``.
+``learn`` trains a model and ``load`` reads one from disk; both return a ``Model``.
 """
 
 from cslr.api.entry import learn

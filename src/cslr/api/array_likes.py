@@ -1,6 +1,6 @@
-"""Checked arguments: texts or embeddings, names, and the labels of rows.
+"""Validation of arguments: texts or embeddings, names, and the labels of rows.
 
-A message names the argument and the row, counted from 0. It may quote a name, never a row's text.
+Messages name the argument and the row, counted from 0. They may quote a name, never a row's text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SHOWN: Final = 60
 
 
 def texts_or_vectors(values: Any, argument: str) -> tuple[str, ...] | FloatArray:
-    """Texts as they are, or embeddings (n, d) float32, each scaled to unit norm.
+    """Texts unchanged, or embeddings (n, d) float32, each scaled to unit norm as encoders do.
 
-    An encoder's vectors have unit norm; scaling a row uses that row alone.
+    Scaling a row uses that row alone.
     """
     if isinstance(values, str):
         raise DataError(f"{argument} is one string; give a list of texts")
@@ -53,7 +53,7 @@ def texts_or_vectors(values: Any, argument: str) -> tuple[str, ...] | FloatArray
 
 
 def names_of(values: Any, argument: str, count: int) -> list[str]:
-    """One name a row; numbers are taken as names."""
+    """One name per row; numbers are converted to names."""
     names = _one_a_row(values, argument, count)
     for row, name in enumerate(names):
         if name is None or name != name or str(name).strip() == "":
@@ -62,15 +62,15 @@ def names_of(values: Any, argument: str, count: int) -> list[str]:
 
 
 def _spelt(name: Any) -> Any:
-    """A whole number is one name, however it is stored: 3 and 3.0 are the same."""
+    """Whole numbers as integers, so that 3 and 3.0 are the same name."""
     whole = isinstance(name, float | np.floating) and float(name).is_integer()
     return int(name) if whole else name
 
 
 def unit_names_of(values: Any, argument: str, count: int) -> list[str]:
-    """Names of clients or people, as a file of rows has them: trimmed, and in one spelling (NFC).
+    """Names of clients or people, normalised as for rows from a file: trimmed, in Unicode NFC.
 
-    A name that is spelt in two ways would be two units, each protected by itself alone.
+    Otherwise two spellings of a name would be two units, and the promise would hold for each alone.
     """
     spelt = [_spelt(value) for value in _one_a_row(values, argument, count)]
     names = names_of(spelt, argument, count)
@@ -80,18 +80,18 @@ def unit_names_of(values: Any, argument: str, count: int) -> list[str]:
 def outcomes_of(
     values: Any, family: str, label_names: Sequence[str], count: int
 ) -> tuple[tuple[int, ...], ...]:
-    """The labels of each row as numbers: one, or for intents one or more, the main one first."""
+    """The labels of each row as numbers: one, or for intents at least one, the main one first."""
     places = {name: index for index, name in enumerate(label_names)}
     outcomes = []
     for row, value in enumerate(_one_a_row(values, "y", count)):
         several = not isinstance(value, str) and isinstance(value, Iterable)
         if several and family == "classification":
             raise DataError(
-                f"y, row {row}: a list of labels; with several labels a row use family='intents'"
+                f"y, row {row}: a list of labels; for several labels per row use family='intents'"
             )
         labels = list(value) if several else [value]
         if not labels:
-            raise DataError(f"y, row {row}: no label; every row needs one at least")
+            raise DataError(f"y, row {row}: no label; every row needs at least one")
         for label in labels:
             _check_label(label, row, places)
         outcomes.append(tuple(places[label] for label in dict.fromkeys(labels)))
@@ -100,18 +100,18 @@ def outcomes_of(
 
 def _one_a_row(values: Any, argument: str, count: int) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise DataError(f"{argument} must be a sequence with one entry a row of X")
+        raise DataError(f"{argument} must be a sequence with one entry per row of X")
     rows = list(values)
     if len(rows) != count:
-        raise DataError(f"{argument} has {len(rows)} entries, X has {count} rows; give one a row")
+        raise DataError(f"{argument} has {len(rows)} entries, X has {count} rows; give one per row")
     return rows
 
 
 def _check_label(label: object, row: int, places: dict[str, int]) -> None:
     if not isinstance(label, str):
         raise DataError(
-            f"y, row {row}: labels are names, not {type(label).__name__}; use str(label) here and "
-            f"in label_texts"
+            f"y, row {row}: labels must be strings, not {type(label).__name__}; use str(label) "
+            f"here and in label_texts"
         )
     if label not in places:
         raise DataError(
@@ -121,6 +121,6 @@ def _check_label(label: object, row: int, places: dict[str, int]) -> None:
 
 
 def _quoted(name: str) -> str:
-    """A name as it may be printed: escaped, and not longer than a line."""
+    """A name for messages: escaped and shortened."""
     text = repr(str(name))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,8 +1,8 @@
 """What is declared about rows before they are read: labels, tasks, number of clients. Public.
 
-Where privacy is enforced nothing of it may be inferred from rows: which labels and tasks occur, in
-which order, and how many clients have rows would tell of them without noise. In a simulation it
-may be.
+With enforced privacy nothing of it may be inferred from rows, because the labels, the tasks, their
+order and the number of clients with rows would reveal facts about the rows without noise. In a
+simulation they may be inferred.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ class DeclaredLabels:
 
     names: tuple[str, ...]
     texts: tuple[str, ...] | FloatArray | None
-    """(c,) descriptions, or (c, d) embeddings of them; None: labels are known by name alone."""
+    """(c,) descriptions, or (c, d) embeddings of them; None: there are names alone."""
 
 
 def declared_labels(label_texts: Any) -> DeclaredLabels:
-    """A mapping label -> description, or the bare names."""
+    """The label set from a mapping label -> description, or from a list of names."""
     if isinstance(label_texts, str) or not isinstance(label_texts, Mapping | Sequence | np.ndarray):
         raise DataError(
-            "label_texts must map each label to its description, {'angry': 'A customer is ...'}; "
-            "or be a list of labels, where nothing is known about them"
+            "label_texts must map each label to its description, {'angry': 'A customer is ...'}, "
+            "or be a list of label names without descriptions"
         )
     names = list(label_texts)
     for name in names:
         if not isinstance(name, str) or not name.strip():
-            raise DataError(f"label_texts: labels are names, not {name!r}; use str(label)")
+            raise DataError(
+                f"label_texts: labels must be non-empty strings, not {name!r}; use str(label)"
+            )
     if not names or len(set(names)) != len(names):
         raise DataError("label_texts must declare one or more different labels")
     texts = None
@@ -61,7 +63,7 @@ def declared_tasks(
 ) -> tuple[Task, ...]:
     """The tasks in the order in which they are learnt, each with its labels.
 
-    names: the task of each row; None: there is one. outcomes: the labels of each row.
+    names: the task of each row; None: there is one task. outcomes: the labels of each row.
     """
     everything = tuple(range(len(labels)))
     if task_labels is None:
@@ -86,7 +88,7 @@ def declared_tasks(
 
 
 def _inferred(names: Sequence[str], outcomes: Sequence[tuple[int, ...]]) -> tuple[Task, ...]:
-    """For simulations: tasks by their first row, each with the main labels of its rows."""
+    """For simulations: tasks in the order of their first rows, each with its rows' main labels."""
     labels_by_task: dict[str, set[int]] = {}
     for name, outcome in zip(names, outcomes, strict=True):
         labels_by_task.setdefault(name, set()).add(outcome[0])
@@ -103,7 +105,7 @@ def _places(task: str, given: Sequence[str], labels: tuple[str, ...]) -> tuple[i
 
 
 def registered_clients(registered: int | None, seen: int, simulate: bool) -> int:
-    """N: declared, or in a simulation the number of clients with rows."""
+    """N: as declared, or in a simulation the number of clients with rows."""
     if registered is None:
         if simulate:
             return seen
@@ -113,7 +115,7 @@ def registered_clients(registered: int | None, seen: int, simulate: bool) -> int
         )
     if registered < seen:
         raise DataError(
-            f"clients: {seen} of them have rows, but registered={registered}; correct it, the "
-            f"number of all that may contribute"
+            f"clients: {seen} of them have rows, but registered={registered}; give the number of "
+            f"all clients that may contribute"
         )
     return int(registered)

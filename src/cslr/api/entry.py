@@ -1,4 +1,4 @@
-"""``learn``: check and declare, run with a ledger, and give back the model."""
+"""``learn``: checks its arguments, runs with a ledger, and returns the model."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def learn(
     clients: (n,) who holds each row.
     tasks: (n,) the task each row belongs to; None: there is one task.
     people: (n,) whom each row is about, with ``unit="person"``. Names of clients and people are
-        compared trimmed and in one spelling (NFC).
+        compared after trimming and Unicode normalisation (NFC).
 
     Declarations (public):
 
     label_texts: label -> description, or its embedding (d,). It fixes the label set. A list of
-        bare names is taken, too: then public knowledge about labels plays no part.
+        names is accepted too; then no public knowledge about labels is used.
     public: at least 100 texts or embeddings (m, d), better thousands, that are not rows of any
         client.
     task_labels: task -> its labels, in the order in which tasks are learnt; or a list of tasks
@@ -87,28 +87,28 @@ def learn(
         that one is expected to have of a task, ``tasks_per_person`` the most tasks that one
         contributes to.
 
-    With ``simulate=True`` task_labels and the registered numbers may be left out and are taken from
-    the rows.
+    With ``simulate=True`` task_labels and the registered numbers may be left out and are then taken
+    from the rows.
 
-    The promise: ``epsilon`` at ``delta`` for everything that is released, against an adversary who
-    knows who takes part (``"roster"``) or does not (``"public"``). budget: what all calls with the
-    same ledger may cost together; None: ``epsilon``, so that a second call is refused. cap: the
-    most tasks a unit contributes to, a smaller one needs less noise; None: for clients all, for
-    people ``tasks_per_person``.
+    Privacy: ``epsilon`` at ``delta`` for everything that is released, against an adversary who
+    knows who takes part (``"roster"``) or does not (``"public"``). budget: the ε that all calls
+    with the same ledger may spend together; None: ``epsilon``, so that a second call is refused.
+    cap: the most tasks a unit contributes to; a smaller cap needs less noise. None: all tasks for
+    clients, ``tasks_per_person`` for people.
 
-    ledger: the directory where spending is written down before anything is released. One data set
-    has one ledger: it is up to the caller to name the same one for the same rows. What was learnt
-    stays there, too (``run-0``, ``run-1``, ...), and an interrupted call goes on when it is
-    repeated; ``run_dir`` names another place. simulate: noise and ledger follow from ``seed`` and
-    protect nobody, for studies on public data.
+    ledger: the directory where spending is recorded before anything is released. One data set has
+    one ledger: the caller must name the same one for the same rows. Run directories are created in
+    it too (``run-0``, ``run-1``, ...); repeating an interrupted call resumes it. ``run_dir`` names
+    another place. simulate: noise and ledger follow from ``seed`` and protect nobody; for studies
+    on public data.
 
-    encoder: what embeds texts: ``"minilm"`` (as usual), ``"mpnet"``, a directory or a hub name.
-    name: what the ledger calls the data set. settings: others of ``replay``, ``head`` and
-    ``paper`` by dotted name, e.g. ``{"replay.sub_modes": 2}``.
+    encoder: what embeds texts: ``"minilm"`` (the default), ``"mpnet"``, a directory or a hub name.
+    name: the name of the data set in the ledger. settings: other settings of ``replay``, ``head``
+    and ``paper`` by dotted name, e.g. ``{"replay.sub_modes": 2}``.
 
-    Guarantee: with privacy enforced the model, the run directory and the ledger depend on rows
-    through noised sums alone. Errors and warnings do not: they are for the holder's screen; nor
-    does ``spoken.json`` beside the ledger, where a cap is kept: it is as private as the rows.
+    Guarantee: with enforced privacy the model, the run directory and the ledger depend on rows
+    through noised sums alone. Not covered are errors and warnings, which are for whoever holds the
+    rows, and ``spoken.json`` beside the ledger, which enforces a cap and is as private as the rows.
 
     >>> import numpy as np
     >>> rng = np.random.Generator(np.random.PCG64(1))
@@ -160,7 +160,7 @@ def learn(
 
 
 def _check_privacy(ledger: str | PathLike[str] | None, simulate: bool, epsilon: float) -> None:
-    """What is enforced needs a ledger and noise; what is simulated has no ledger to share."""
+    """Enforced privacy needs a ledger and noise; a simulation has no ledger directory."""
     if simulate and ledger is not None:
         raise ConfigError(
             "ledger and simulate=True contradict each other: a simulation spends nothing. Leave "
@@ -168,14 +168,14 @@ def _check_privacy(ledger: str | PathLike[str] | None, simulate: bool, epsilon: 
         )
     if not simulate and ledger is None:
         raise ConfigError(
-            "privacy is enforced, so what is spent must be written down: give ledger='DIR', one "
-            "directory for all calls on these rows. For a study on public data say simulate=True"
+            "privacy is enforced, so spending must be recorded: give ledger='DIR', one directory "
+            "for all calls on these rows. For a study on public data set simulate=True"
         )
     if ledger is not None and Path(ledger).is_file():
         raise ConfigError(f"ledger={str(ledger)!r} is a file; give a directory")
     if not simulate and math.isinf(epsilon):
         raise ConfigError(
-            "epsilon=inf adds no noise and protects nobody; give a number, or say simulate=True"
+            "epsilon=inf adds no noise and protects nobody; give a number, or set simulate=True"
         )
 
 
@@ -190,7 +190,7 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _learnt(config: Config, embedded: EmbeddedStream, run_dir: Path | None) -> Model:
-    """Run in the directory named, in that of the ledger, or in one that does not stay."""
+    """Run in the given directory, in that of the ledger, or in a temporary one."""
     if run_dir is None and config.privacy.federation is None:
         with tempfile.TemporaryDirectory() as folder:
             return _learnt(config, embedded, Path(folder) / "run")
@@ -200,7 +200,7 @@ def _learnt(config: Config, embedded: EmbeddedStream, run_dir: Path | None) -> M
 
 
 def _own_directory(config: Config) -> RunDirectory:
-    """The next run beside the ledger, or one of the same configuration that was interrupted."""
+    """A new run directory beside the ledger, or an interrupted one of the same configuration."""
     ledger = config.privacy.federation
     if ledger is None:
         raise ValueError("config.privacy.federation must name a directory")

@@ -1,7 +1,7 @@
-"""A model that was learnt: asked for answers, for what it cost, and for draws of its replay.
+"""A trained model: its predictions, its privacy cost, and samples of its replay.
 
-Everything in it is public or made of noised releases, so using it, keeping it and handing it on
-costs no ε.
+Everything in it is public or computed from noised releases, so using, storing and sharing it costs
+no ε.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _PARTS: Final = ("head", "head-*", "replay", "translations")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """What ``learn`` and ``load`` give back."""
+    """A trained model, as ``learn`` and ``load`` return it."""
 
     predictor: Predictor
     config: Config
-    """What was run."""
+    """The configuration of the run."""
     cost: Mapping[str, Any]
-    """What the ledger said when the run was finished."""
+    """The ledger's costs when the run was finished."""
     arrays: Mapping[str, Mapping[str, FloatArray]]
-    """Head, replay and what else belongs to them, by file and name."""
+    """Arrays of the head, the replay and the encoders' maps, by file and name."""
 
     @cached_property
     def classes_(self) -> NDArray[np.str_]:
@@ -71,24 +71,24 @@ class Model:
 
     @property
     def privacy(self) -> str:
-        """``"enforced"``, or ``"simulated"``: then nobody was protected."""
+        """``"enforced"``, or ``"simulated"``, which protects nobody."""
         return self.config.privacy.mode
 
     @property
     def delta(self) -> float:
-        """δ of every ε that ``epsilon`` gives."""
+        """δ of every ε that ``epsilon`` returns."""
         return self.config.privacy.delta
 
     def epsilon(self, adversary: Adversary = "roster", scope: Scope = "end_to_end") -> float:
-        """ε by the ledger when this model was finished, with all that was spent before it.
+        """ε by the ledger when this model was finished, including all earlier spending.
 
-        adversary: who knows what was published (``"public"``), also who took part (``"roster"``),
-        or what reaches the aggregator (``"server"``: ∞ while the aggregator adds the noise).
-        scope: everything (``"end_to_end"``) or the replay alone (``"replay"``).
+        adversary: knows what was published (``"public"``), also who took part (``"roster"``), or
+        what reaches the aggregator (``"server"``: ∞ if the aggregator adds the noise). scope:
+        everything (``"end_to_end"``) or the replay alone (``"replay"``).
         """
         if adversary not in ADVERSARIES or scope not in SCOPES:
             raise ConfigError(
-                f"no ε of adversary {adversary!r} and scope {scope!r}; adversaries: "
+                f"unknown adversary {adversary!r} or scope {scope!r}; adversaries: "
                 f"{', '.join(ADVERSARIES)}; scopes: {', '.join(SCOPES)}"
             )
         epsilon = self.cost["epsilon"][scope][adversary]
@@ -97,8 +97,8 @@ class Model:
     def predict(self, X: TextsOrVectors, task: str | int | None = None) -> Any:
         """The label (n,) of each of n texts or embeddings (n, d).
 
-        Of intents a list of n tuples of labels, the most probable first; of tagging, on texts
-        alone, a list of n tuples of entities. task: what is asked about, where that is known.
+        With intents a list of n tuples of labels, the most probable first; with tagging, from texts
+        only, a list of n tuples of entities. task: the task of the rows, if it is known.
         """
         if self.family == "tagging":
             texts = texts_or_vectors(X, "X")
@@ -114,19 +114,19 @@ class Model:
     def predict_proba(self, X: TextsOrVectors, task: str | int | None = None) -> FloatArray:
         """(n, c) the probability of each label, in the order of ``classes_``.
 
-        Rows sum to one in classification; intents are answered one by one.
+        Rows sum to one in classification; with intents each label has a probability of its own.
         """
         if self.family == "tagging":
-            raise ConfigError("tagging has no probability of a text's label; use predict")
+            raise ConfigError("predict_proba is not defined for tagging; use predict")
         allowed = self.predictor.model.allowed(None if task is None else str(task))
         scores = np.where(allowed, self.predictor.scores(self._vectors(X)), -np.inf)
         share: FloatArray = expit(scores) if self.family == "intents" else softmax(scores, axis=1)
         return share
 
     def score(self, X: TextsOrVectors, y: Any, task: str | int | None = None) -> float:
-        """The share of n rows whose most probable label is right, or with intents one of theirs.
+        """The share of n rows whose most probable label is correct, or with intents one of theirs.
 
-        NON-PRIVATE: it is exact, and ε does not cover it. On rows of clients keep it to yourself.
+        NON-PRIVATE: it is exact, and ε does not cover it. Do not publish it for rows of clients.
         """
         best = self.predict_proba(X, task).argmax(axis=1)
         right = outcomes_of(y, self.family, self.predictor.model.labels, len(best))
@@ -137,15 +137,14 @@ class Model:
         """The released generator: ``replay.sample(n, seed)`` draws embeddings and labels."""
         if "replay" not in self.arrays:
             raise RunDirectoryError(
-                f"a run of {self.predictor.model.method} keeps no replay to draw from; use one of "
-                f"cslr"
+                f"a run of {self.predictor.model.method} has no replay to sample; use one of cslr"
             )
         return ReplayDraws(self.arrays["replay"], self.classes_)
 
     def save(self, directory: str | PathLike[str]) -> None:
-        """Write it to a new directory, for ``load`` and for the program's ``predict``.
+        """Write the model to a new directory, for ``load`` and for ``cslr predict``.
 
-        Paths of rows and ledger are left out.
+        The paths of rows and ledger are left out.
         """
         folder = Path(directory)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -187,13 +186,13 @@ class Model:
         }
 
     def _several(self, share: FloatArray) -> tuple[str, ...]:
-        """The labels above a half, and the most probable one in any case."""
+        """The labels with probability above ½, or the most probable one if there are none."""
         order = np.argsort(-share, kind="stable")
         chosen = [label for label in order if share[label] > 0.5] or [order[0]]
         return tuple(str(self.classes_[label]) for label in chosen)
 
     def _vectors(self, X: TextsOrVectors) -> FloatArray:
-        """(n, d) in the encoder's coordinates."""
+        """(n, d) the embeddings given, or those of texts."""
         values = texts_or_vectors(X, "X")
         if isinstance(values, tuple):
             if self.predictor.encoder == GIVEN:
@@ -211,9 +210,9 @@ class Model:
 
 
 def load(path: str | PathLike[str], seed: int | None = None) -> Model:
-    """A model that was saved, or that of a finished run of the program.
+    """Read a saved model, or the model of a finished run.
 
-    seed: whose head of a run with several; None: the first.
+    seed: the seed whose head is read, if the run has several; None: the first.
     """
     folder = Path(path)
     predictor = load_predictor(folder, seed)
@@ -221,7 +220,7 @@ def load(path: str | PathLike[str], seed: int | None = None) -> Model:
     trace, _ = read_trace(folder / "trace.jsonl")
     cost = next((line for line in trace if line["kind"] == "cost" and line["seed"] == seed), None)
     if cost is None:
-        raise RunDirectoryError(f"{folder} does not say what its model cost; repeat the run")
+        raise RunDirectoryError(f"{folder} has no record of what its model cost; repeat the run")
     return Model(predictor, read_config(folder), cost, _arrays(folder / f"seed-{seed}"))
 
 

@@ -1,8 +1,8 @@
-"""The people of ``learn``: who they are, how many are registered, how many clients hold one.
+"""The people of ``learn``: their names, how many are registered, how many clients hold one.
 
-Where a person is the unit of privacy, numbers of people and of clients a person may be with are
-declared and never counted from rows, and a person's address follows from the names of client and
-person alone.
+If a person is the unit of privacy, the number of people and the most clients that hold one are
+declared and never counted from rows. A person's address follows from the names of client and person
+alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["DeclaredPeople", "PeopleOfRows", "people_of_rows"]
 
 @dataclass(frozen=True)
 class DeclaredPeople:
-    """PUBLIC. What ``learn`` was told about its unit of privacy."""
+    """PUBLIC. What is declared to ``learn`` about the unit of privacy."""
 
     unit: Unit = "client"
     registered: int | None = None
@@ -37,7 +37,7 @@ class DeclaredPeople:
     """The most tasks that a person contributes to."""
 
     def check(self, people: Any) -> None:
-        """Refuse people without the unit person, and the unit without people."""
+        """Refuse people without ``unit="person"``, and ``unit="person"`` without people."""
         if self.unit not in ("client", "person"):
             raise ConfigError(f"unit must be 'client' or 'person', not {self.unit!r}")
         if min(self.clients_per_person, self.rows_per_person, self.tasks_per_person) < 1:
@@ -52,16 +52,16 @@ class DeclaredPeople:
         if self.unit == "client" and (people is not None or self != DeclaredPeople()):
             raise ConfigError(
                 "people, registered_people, clients_per_person, rows_per_person and "
-                "tasks_per_person are for unit='person'; say so, or leave them out"
+                "tasks_per_person are for unit='person'; set it, or leave them out"
             )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PeopleOfRows:
-    """PRIVATE, but for the registered number."""
+    """PRIVATE, except for the registered number."""
 
-    units: IntArray  # (n,) the number of each row's person inside its client
-    ids: IntArray  # (u,) their addresses
+    units: IntArray  # (n,) index of each row's unit: a person in one client
+    ids: IntArray  # (u,) addresses of the units
     registered: int
 
 
@@ -86,7 +86,7 @@ def people_of_rows(
 
 
 def _check_clients(held: Sequence[tuple[str, str]], most: int) -> None:
-    """Refuse a person with more clients than are declared: clipping would not protect it."""
+    """Refuse a person with rows in more clients than declared: the clip would not protect it."""
     clients_of: dict[str, list[str]] = {}
     for client, person in held:
         clients_of.setdefault(person, []).append(client)
@@ -110,6 +110,6 @@ def _registered(declared: DeclaredPeople, seen: int, simulate: bool) -> int:
     if declared.registered < seen:
         raise DataError(
             f"people: {seen} of them have rows, but registered_people={declared.registered}; "
-            "correct it, the number of all that may contribute"
+            "give the number of all people that may contribute"
         )
     return int(declared.registered)

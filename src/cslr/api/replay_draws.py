@@ -31,8 +31,8 @@ class ReplayDraws:
     ) -> tuple[FloatArray, NDArray[np.str_]]:
         """Embeddings (n, d) and the labels (n,) of the modes they were drawn from.
 
-        Modes are drawn by their released weights. The same seed gives the same draws. Directions
-        that were not released stay at the public centre.
+        Modes are drawn by their released weights. The same seed gives the same draws. In directions
+        that were not released, draws are at the public centre.
         """
         if n < 0:
             raise ValueError(f"n must not be negative: {n}")
@@ -55,13 +55,13 @@ class ReplayDraws:
 
     @property
     def _known(self) -> BoolArray:
-        """(K,) the modes that were released; before any was, those that label texts describe."""
+        """(K,) the modes that were released; before any release, all modes of the label texts."""
         is_known = self.arrays["known"] > 0
         return is_known if is_known.any() else np.ones_like(is_known)
 
 
 def _shaped(white: FloatArray, variance: FloatArray, modes: IntArray) -> FloatArray:
-    """(n, r) white noise as the modes spread: variances (K, r), or covariances (K, r, r)."""
+    """(n, r) white noise with the modes' variances (K, r) or covariances (K, r, r)."""
     if variance.ndim == 2:
         scaled: FloatArray = white * np.sqrt(variance[modes])
         return scaled

@@ -1,4 +1,4 @@
-"""Arguments of ``learn`` as an embedded stream, which is what a run learns from."""
+"""Converts the arguments of ``learn`` to an embedded stream, the input of a run."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from cslr.text.encoders import Encoder, embed, load_encoder
 __all__ = ["GIVEN", "Arguments", "encoder_name", "streamed", "warn_of_few"]
 
 GIVEN: Final = "given embeddings"
-"""Stands for the encoder where all vectors were given."""
+"""The name of the encoder if embeddings are given instead of texts."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Arguments:
-    """What ``learn`` was given about rows and their declaration."""
+    """The arguments of ``learn`` about rows and their declaration."""
 
     X: TextsOrVectors  # private
     y: Any  # private
@@ -63,12 +63,12 @@ class Arguments:
 
 
 def encoder_name(X: TextsOrVectors, encoder: str | None) -> str:
-    """The encoder to use: the one named, or for texts the usual one."""
+    """The encoder to use: the one given, or for texts the default."""
     return encoder or ("minilm" if isinstance(texts_or_vectors(X, "X"), tuple) else GIVEN)
 
 
 def streamed(given: Arguments, encoder: str) -> EmbeddedStream:
-    """Check everything, embed what is text, and put it together."""
+    """Validate the arguments, embed texts, and build the stream."""
     if given.family not in ("classification", "intents"):
         raise ConfigError(
             f"family must be 'classification' or 'intents', not {given.family!r}; tagging is "
@@ -97,7 +97,7 @@ def streamed(given: Arguments, encoder: str) -> EmbeddedStream:
 
 
 def warn_of_few(public: FloatArray, directions: int) -> None:
-    """Warn where public rows (n, d) are few for the directions that are to be released."""
+    """Warn if public rows (n, d) are few for the number of directions to be released."""
     few = few_public(Path("public"), len(public), min(directions, public.shape[1]), "texts")
     if few is not None:
         warnings.warn(few.removeprefix("warning: "), stacklevel=3)
@@ -106,7 +106,7 @@ def warn_of_few(public: FloatArray, directions: int) -> None:
 def _stream(
     given: Arguments,
 ) -> tuple[Stream, Sequence[str] | FloatArray, Sequence[str] | FloatArray, DeclaredLabels]:
-    """The stream, what its rows and the public corpus are made of, and its labels."""
+    """The stream, texts or embeddings of its rows and of the public corpus, and its labels."""
     rows, labels = texts_or_vectors(given.X, "X"), declared_labels(given.label_texts)
     public = _public(texts_or_vectors(given.public, "public"))
     outcomes = outcomes_of(given.y, given.family, labels.names, len(rows))
@@ -122,7 +122,7 @@ def _stream(
     if isinstance(rows, tuple) and overlapping(sentences, rows):
         warnings.warn(
             "public: some sentences also occur in X. Public sentences are used without noise: "
-            "remove those that are a client's",
+            "remove those that are rows of a client",
             stacklevel=4,
         )
     stream = Stream(
@@ -142,7 +142,7 @@ def _stream(
 
 
 def _with_people(stream: Stream, clients: Sequence[str], given: Arguments) -> Stream:
-    """The stream whose rows are about people, where these are the units."""
+    """The stream with its people, if they are the units of privacy."""
     if given.declared.unit == "client":
         return stream
     if given.declared.tasks_per_person > len(stream.tasks):
@@ -165,7 +165,7 @@ def _with_people(stream: Stream, clients: Sequence[str], given: Arguments) -> St
 
 
 def _public(public: tuple[str, ...] | FloatArray) -> tuple[str, ...] | FloatArray:
-    """Each sentence once, and enough of them."""
+    """Each public sentence once; too few are refused."""
     distinct = tuple(dict.fromkeys(public)) if isinstance(public, tuple) else public
     if len(distinct) < FEWEST:
         raise DataError(
@@ -181,9 +181,9 @@ def _task_numbers(
     outcomes: Sequence[tuple[int, ...]],
     labels: tuple[str, ...],
 ) -> IntArray:
-    """(n,) the task of each row, which must be declared and have the row's main label."""
+    """(n,) the task of each row, which must be declared and contain the row's main label."""
     if not outcomes:
-        raise DataError("X has no rows; give one at least")
+        raise DataError("X has no rows; give at least one")
     if names is None and len(tasks) > 1:
         raise DataError("tasks is missing: task_labels declares several; give each row its task")
     places = {task.name: index for index, task in enumerate(tasks)}
@@ -196,14 +196,14 @@ def _task_numbers(
             )
         if outcome[0] not in tasks[places[name]].labels:
             raise DataError(
-                f"y, row {row}: label {labels[outcome[0]]!r} is not one of task {name!r}; declare "
-                f"it in task_labels or move the row"
+                f"y, row {row}: label {labels[outcome[0]]!r} is not a label of task {name!r}; "
+                f"declare it in task_labels or move the row"
             )
     return np.array([places[name] for name in task_names], dtype=np.int64)
 
 
 def _scenario(tasks: tuple[Task, ...]) -> Literal["class", "domain"]:
-    """Labels that grow with the tasks, or the same ones in all."""
+    """Whether all tasks have the same labels (domain) or not (class)."""
     return "domain" if len({task.labels for task in tasks}) == 1 else "class"
 
 
@@ -213,13 +213,13 @@ def _vectors(
     encoder: Encoder | None,
     cache: EmbeddingCache,
 ) -> FloatArray:
-    """(n, d); texts go through the encoder, one at a time."""
+    """(n, d) the embeddings given, or those of texts, embedded one at a time."""
     if isinstance(values, np.ndarray):
         return values
     if encoder is None:
         raise ConfigError(
-            f"{argument} holds texts and X holds embeddings: name the encoder that made them, "
-            f"encoder='minilm', or give embeddings for {argument} too"
+            f"{argument} holds texts and X holds embeddings: name the encoder that made them "
+            f"(encoder='minilm'), or give embeddings for {argument} too"
         )
     return embed(list(values), encoder, cache)
 

@@ -1,4 +1,4 @@
-"""Attacks on the guarantee: empirical lower bounds on ε next to the claimed ε."""
+"""Audits of the guarantee: attacks that give empirical lower bounds on ε, next to the claim."""
 
 from cslr.audit.confidence import Bound
 from cslr.audit.conformance import Conformance, conforms

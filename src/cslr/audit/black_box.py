@@ -1,9 +1,9 @@
-"""Black box: what Q_{1:t} alone gives away of the sums it was made of.
+"""Black box: what Q_{1:t} alone reveals about the sums it was estimated from.
 
-Each mean of Q answers to its mode's sum, shrunk more in some directions than in others. The attack
-takes the shift of the means against what is expected, brings all directions to the same size, and
-reads it as the shift of the sums. It is simple and not the best there is: the estimator can
-in principle be inverted further, so its figure is a report, never an assurance.
+Each mean of Q depends on its mode's sum, shrunk more in some directions than in others. The attack
+takes the difference of the means from the expected ones, scales all directions to the same size,
+and uses it as the difference of the sums. It is simple and not the best attack: the estimator could
+be inverted more accurately, so its result is a measurement and no evidence of privacy.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["shifts_of"]
 def shifts_of(
     replay: Replay, expected: Sequence[TaskRelease], agreement: Agreement
 ) -> list[Statistics]:
-    """By task, how the sums behind ``replay`` seem to differ from the expected ones.
+    """By task, the estimated difference of the sums behind ``replay`` from the expected ones.
 
-    expected: releases as they would be on average, without noise. Only offsets are read; weights,
-    second moments and targets are left at zero.
+    expected: releases as they would be on average, without noise. Only offsets are estimated;
+    weights, second moments and targets are zero.
     """
     usual = estimate_replay(expected, agreement.modes, agreement.space, agreement.family)
     moved = replay.released().mean - usual.released().mean  # (K, r)

@@ -1,9 +1,9 @@
 """Canaries: artificial units among the honest ones whose presence the auditor guesses.
 
-A canary is what the plan hides: a client, or a person inside one. Each is included or not by a
-secret fair coin. Included canaries send the worst allowed vector: its norm is the clip, in a
-direction of its own, in as many tasks as a unit may contribute to. A person whom k clients hold
-sends it from each of them, clipped to 1/k of the bound there.
+A canary is a unit that the plan protects: a client, or a person inside one. Each is included or
+not by a secret fair coin. Included canaries send the worst allowed vector: in a direction of its
+own, with the clipping bound as its norm, in as many tasks as a unit may contribute to. A person
+with rows in k clients sends it from each of them, clipped to 1/k of the bound there.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from cslr.protocol.ports import Ask
 __all__ = ["Canaries", "CohortWithCanaries", "draw_canaries", "surest"]
 
 BEYOND: Final = 4.0
-"""A canary's vector before the clip, in bounds: a clip that is left out is seen."""
+"""Norm of a canary's vector before the clip, in clipping bounds, to detect a missing clip."""
 
 
 @dataclass(frozen=True, eq=False)
 class Canaries:
-    """m canaries and where each of them points, task by task; known to the auditor."""
+    """m canaries with the direction of each in each task; known to the auditor."""
 
     count: int  # m
-    speakers: tuple[IntArray, ...]  # (m_t,) of each task
+    speakers: tuple[IntArray, ...]  # (m_t,) the canaries that contribute to each task
     directions: tuple[FloatArray, ...]  # (m_t, D_t) of each task, unit rows
 
     def sent(self, task: int, included: BoolArray, bound_: float) -> FloatArray:
-        """(b, D_t) what those that are in send, before the clip; nobody sends one row of zeros."""
+        """(b, D_t) what included canaries send, before the clip; without any, a row of zeros."""
         rows = self.directions[task][included[self.speakers[task]]]
         if not len(rows):
             return np.zeros((1, self.directions[task].shape[1]))
@@ -44,31 +44,31 @@ class Canaries:
 
     @cached_property
     def overlaps(self) -> FloatArray:
-        """(m, m) inner products of all that two canaries send, in bounds²."""
+        """(m, m) inner products of the vectors of two canaries over all tasks, in bounds²."""
         overlaps = np.zeros((self.count, self.count))
         for clients, rows in zip(self.speakers, self.directions, strict=True):
             overlaps[np.ix_(clients, clients)] += rows @ rows.T
         return overlaps
 
     def projections(self, released: Sequence[FloatArray]) -> FloatArray:
-        """(m,) inner products of what was released, (D_t,) each in bounds, with each canary."""
+        """(m,) inner products of the releases (D_t,), in bounds, with each canary's vectors."""
         total = np.zeros(self.count)
         for clients, rows, vector in zip(self.speakers, self.directions, released, strict=True):
             total[clients] += rows @ vector
         return total
 
     def half(self, task: int) -> FloatArray:
-        """(D_t,) what all canaries add to a sum on average, in bounds."""
+        """(D_t,) the expected contribution of all canaries to a sum, in bounds."""
         half: FloatArray = self.directions[task].sum(axis=0) / 2
         return half
 
     def scores(self, projections: FloatArray, sigma: float) -> FloatArray:
-        """How surely each canary is in (> 0) or out; projections (m, ...) beyond the expected ones.
+        """Scores of canaries: positive for a guess of "in", larger in magnitude if it is surer.
 
-        The best linear estimate of each coin less ½, with noise of σ bounds: canaries whose
-        directions are not at right angles are told apart as far as the noise allows.
+        projections: (m, ...) minus the expected ones. A score is the best linear estimate of the
+        coin minus ½, with noise of σ bounds; it accounts for directions that are not orthogonal.
         """
-        # Coins of covariance I/4, seen through overlaps G with noise of covariance σ²G.
+        # Coins with covariance I/4 are observed as G × coins + noise of covariance σ²G, G overlaps.
         seen = self.overlaps / 4 + sigma**2 * np.eye(self.count)
         scores: FloatArray = np.linalg.solve(seen, projections) / 4
         return scores
@@ -77,7 +77,7 @@ class Canaries:
 def draw_canaries(count: int, sizes: Sequence[int], cap: int, rng: np.random.Generator) -> Canaries:
     """Canary i contributes to ``cap`` tasks from task i on, in a direction of its own in each.
 
-    sizes: D of each task. As long as there is room the directions of a task are at right angles.
+    sizes: D of each task. If D is large enough, the directions of a task are orthogonal.
     """
     tasks = len(sizes)
     order = np.arange(count)
@@ -89,7 +89,7 @@ def draw_canaries(count: int, sizes: Sequence[int], cap: int, rng: np.random.Gen
 
 
 def _directions(count: int, size: int, rng: np.random.Generator) -> FloatArray:
-    """(count, size) unit rows: orthonormal, or several such bases where there is no room."""
+    """(count, size) unit rows: orthonormal, or several orthonormal bases if count > size."""
     bases = [np.zeros((0, size))]
     for first in range(0, count, size):
         most = min(size, count - first)
@@ -98,24 +98,24 @@ def _directions(count: int, size: int, rng: np.random.Generator) -> FloatArray:
 
 
 def surest(scores: FloatArray, guesses: int, included: BoolArray) -> int:
-    """How many of the ``guesses`` surest guesses are right."""
+    """How many of the ``guesses`` surest guesses are correct."""
     order = np.argsort(-np.abs(scores), kind="stable")[:guesses]
     return int(((scores > 0) == included)[order].sum())
 
 
 @dataclass(frozen=True, eq=False)
 class CohortWithCanaries:
-    """The units of a round and the canaries among them; the server cannot tell."""
+    """The units of a round and the canaries, which the server cannot distinguish."""
 
     cohort: SimulatedCohort
     vectors: FloatArray  # (b, D)
     grid: Grid
 
     def total(self, ask: Ask[Any]) -> Summed:
-        """The sum over all of them; canaries clip as every unit does, in each of its clients."""
+        """The sum over all of them; a canary is clipped like any unit, in each of its clients."""
         sent = np.repeat(self.vectors, self.grid.share, axis=0)
         return plain_sum([*self.cohort.answers(ask), bound(sent, self.grid)])
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
-        """Canaries send no lists: only rounds that ask for a sum are audited."""
+        """The units' answers; canaries send no lists, as only rounds with one sum are audited."""
         return self.cohort.each(ask)

@@ -1,9 +1,9 @@
-"""From guesses to a lower bound: what ε the guesses rule out, and with what confidence.
+"""From guesses to a lower bound: which ε the guesses rule out, and with what confidence.
 
-All bounds are about a claim of μ-Gaussian DP (Dong, Roth and Su 2022), which is what Gaussian
-releases at q = 1 promise: no test tells "with the client" from "without" better than one tells
-N(μ, 1) from N(0, 1). ε then follows at any δ. If μ is the truth, each bound exceeds it with
-probability at most 1 − confidence, whatever the attack was.
+The bounds assume a claim of μ-Gaussian DP (Dong, Roth and Su 2022), which Gaussian releases at
+q = 1 satisfy: no test distinguishes "with the client" from "without" better than N(μ, 1) from
+N(0, 1). ε at any δ follows from μ. If the claimed μ is true, a bound exceeds it with probability at
+most 1 − confidence, for any attack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.stats import beta, binom
 __all__ = ["Bound", "least_mass", "one_run_epsilon", "one_run_mu", "pairs_mu"]
 
 _MOST: Final = 64.0
-"""No μ or ε is looked for beyond this."""
+"""Upper limit of the search for μ or ε."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Bound:
     correct: int
     canaries: int = 0
     any_noise: float | None = None
-    """The bound of one run that (ε, δ) alone gives, whatever the shape of the noise."""
+    """The bound of one run that follows from (ε, δ) alone, for any shape of the noise."""
 
     @property
     def holds(self) -> bool:
-        """Whether the claim survived."""
+        """Whether the lower bound does not exceed the claimed ε."""
         return self.lower <= self.claimed
 
     def as_json(self) -> dict[str, Any]:
@@ -58,11 +58,12 @@ class Bound:
 
 
 def pairs_mu(pairs: int, ordered: int, confidence: float) -> float:
-    """μ shown by independent pairs of runs, one of each world, of which ``ordered`` rank rightly.
+    """Lower bound of μ from independent pairs of runs, one of each world.
 
-    Any score's probability of ranking a pair rightly is the area under its ROC curve, and under
-    μ-GDP no ROC curve lies above Φ(Φ⁻¹(α) + μ), whose area is Φ(μ/√2). The probability is bounded
-    from below by Clopper and Pearson. No threshold has to be chosen, so none has to be paid for.
+    ordered: the pairs in which the world with the client has the higher score. The probability of
+    that is the area under the score's ROC curve. Under μ-GDP no ROC curve lies above
+    Φ(Φ⁻¹(α) + μ), whose area is Φ(μ/√2). The probability is bounded from below by Clopper and
+    Pearson. No threshold is chosen, so no correction for choosing one is needed.
     """
     _check(pairs, ordered, confidence)
     if not ordered:
@@ -73,17 +74,17 @@ def pairs_mu(pairs: int, ordered: int, confidence: float) -> float:
 
 @lru_cache(maxsize=4096)
 def one_run_mu(canaries: int, guesses: int, correct: int, confidence: float) -> float:
-    """μ shown by one run: the largest at which so many right guesses are too many to be luck.
+    """Lower bound of μ from one run: the largest μ that the number of correct guesses rules out.
 
-    The game of Steinke, Nasr and Jagielski (2023): m clients are in or out by fair coins, the
-    auditor says about k of them which; the analysis for f-DP of Mahloujifar, Melis and Chaudhuri
-    (2024). Let p_j be the probability of exactly j right guesses. For client i and any outcome of
-    the others, "i guessed rightly" and "i guessed wrongly" differ in i's coin alone, so their
-    probabilities obey the trade-off curve. Summed over i, by concavity,
+    The game is that of Steinke, Nasr and Jagielski (2023): m clients are in or out by fair coins,
+    and the auditor guesses for k of them which. The analysis for f-DP is that of Mahloujifar, Melis
+    and Chaudhuri (2024). Let p_j be the probability of exactly j correct guesses. For client i and
+    any outcome of the others, "the guess about i is correct" and "it is wrong" differ in i's coin
+    alone, so their probabilities obey the trade-off curve. Summed over i, by concavity,
 
         Σ_{j ≥ c} j p_j / m  ≤  Φ(Φ⁻¹(Σ_{j ≥ c−1} (k − j) p_j / m) + μ)   for every c.
 
-    μ is ruled out if no p with P[at least ``correct``] = 1 − confidence obeys all of them.
+    μ is ruled out if no p with P[at least ``correct``] = 1 − confidence obeys all inequalities.
     """
     _check(guesses, correct, confidence)
     if guesses > canaries:
@@ -96,11 +97,11 @@ def one_run_mu(canaries: int, guesses: int, correct: int, confidence: float) -> 
 
 
 def least_mass(tau: float, mu: float, canaries: int, guesses: int, correct: int) -> float:
-    """The least Σ p_j that the inequalities leave if τ of it lies at ``correct`` or more.
+    """The least Σ p_j that satisfies the inequalities if mass τ is at ``correct`` or more.
 
-    All of τ stands at j = ``correct``, and every p_j below is just what its inequality asks for:
-    mass beyond that can be moved one step down, where it is less often right, and no inequality
-    is harder to obey then.
+    At the minimum all of τ is at j = ``correct``, and every p_j below is the least that its
+    inequality requires: additional mass can be moved one step down, where fewer guesses are
+    correct, without making any inequality harder to satisfy.
     """
     right, wrong = tau * correct / canaries, tau * (guesses - correct) / canaries
     for j in range(correct - 1, -1, -1):
@@ -114,9 +115,9 @@ def least_mass(tau: float, mu: float, canaries: int, guesses: int, correct: int)
 def one_run_epsilon(
     canaries: int, guesses: int, correct: int, delta: float, confidence: float
 ) -> float:
-    """ε at δ shown by one run, whatever the noise: Steinke et al. (2023), Theorem 5.2.
+    """Lower bound of ε at δ from one run, for any noise: Steinke et al. (2023), Theorem 5.2.
 
-    Weaker than ``one_run_mu``: (ε, δ) alone allows a mechanism that always loses all of ε.
+    Weaker than ``one_run_mu``: (ε, δ) alone also covers mechanisms whose privacy loss is always ε.
     """
     _check(guesses, correct, confidence)
 
@@ -131,7 +132,7 @@ def one_run_epsilon(
 
 
 def _root(excess: Callable[[float], float]) -> float:
-    """Where a falling function, positive while a parameter is ruled out, reaches zero."""
+    """The root of a decreasing function, which is positive while a parameter is ruled out."""
     if excess(0.0) <= 0:
         return 0.0
     if excess(_MOST) > 0:

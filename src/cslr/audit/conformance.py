@@ -1,7 +1,7 @@
 """White box: whether releases contain the noise that is charged for.
 
-The residual, release minus exact sum, must have the claimed noise distribution: with less noise the
-guarantee is violated, with more the release is spoilt and something else is wrong.
+The residual, release minus exact sum, must have the claimed noise distribution. Less noise violates
+the guarantee; more noise spoils the release and indicates a defect elsewhere.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ __all__ = ["Conformance", "conforms"]
 
 @dataclass(frozen=True)
 class Conformance:
-    """How the noise found compares with the noise claimed."""
+    """How the measured noise compares with the claimed noise."""
 
     ratio: float
     """Root mean square of the residuals over the claimed standard deviation."""
     p: float
     """Probability, under the claim, of a ratio at least as far off in either direction."""
     alarm: bool
-    """Whether p is below the level asked for: the noise is not what is claimed."""
+    """Whether p is below the alarm level: the noise is not what is claimed."""
 
 
 def conforms(residuals: ArrayLike, sigma_steps: float, alarm: float = 1e-6) -> Conformance:
     """Compare residuals (released minus exact sum, any shape) with noise of ``sigma_steps``.
 
-    residuals and ``sigma_steps`` are in grid steps (``noise_in_steps``), or both in another unit.
+    Both are in grid steps (``noise_in_steps``), or both in another unit.
 
     Guarantee: an honest mechanism alarms with probability ``alarm``. Under the claim
-    Σ (residual/σ)² is χ² with a degree of freedom for each residual, as closely as the grid is
-    fine: at σ ≥ 2¹² steps the difference is far below double precision. A relative error of σ of
-    about 3.5/√n is found with even odds at the default level: 0.35 % with 10⁶ residuals.
+    Σ (residual/σ)² is χ² with one degree of freedom per residual, up to the resolution of the grid:
+    at σ ≥ 2¹² steps the difference is far below double precision. At the default level a relative
+    error of σ of about 3.5/√n is detected with probability ½: 0.35 % with 10⁶ residuals.
     """
     sample = np.asarray(residuals, dtype=np.float64).ravel()
     if not sample.size:

@@ -1,9 +1,9 @@
 """One run of the whole pipeline with canaries: which of them an adversary can detect.
 
-The round is the real one, from contributions to the replay, adaptive over tasks. The auditor is as
-strong as the promise allows: it knows the plan, the honest clients' data and what canaries would
-send, all but their coins. It guesses about those it is surest of and is silent about the rest; how
-many to guess about is decided on simulated releases, never on the outcome.
+The code is that of a real run, from contributions to the replay, adaptive over tasks. The auditor
+is as strong as the guarantee assumes: it knows the plan, the honest clients' data and what canaries
+would send, everything but their coins. It guesses only about the canaries it is surest of. The
+number of guesses is chosen on simulated releases, never on the outcome.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = ["CANARIES", "CONFIDENCE", "OneRun", "one_run"]
 CANARIES: Final = 1_000
 CONFIDENCE: Final = 0.95
 SIMULATIONS: Final = 10
-"""Simulated outcomes on which the number of guesses is decided."""
+"""Simulated outcomes on which the number of guesses is chosen."""
 SHARES: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-"""Numbers of guesses that are tried there, as shares of the canaries."""
+"""Numbers of guesses that are compared, as shares of the canaries."""
 _NO_NOISE: Final = 1e-3
-"""σ to decode with where none is added."""
+"""σ that scores assume if no noise is added."""
 
 OnStep = Callable[[str, int, int], None]
 """Progress callback: description, steps done, steps in total."""
@@ -57,7 +57,7 @@ class OneRun:
     white: Bound
     black: Bound
     coordinates: int
-    """D over all tasks: canaries beyond its share of them get into each other's way."""
+    """D over all tasks; more canaries than a task has coordinates interfere with each other."""
 
 
 def one_run(
@@ -67,10 +67,10 @@ def one_run(
     seeds: Seeds | None = None,
     on_step: OnStep | None = None,
 ) -> OneRun:
-    """Run ``setting`` with canaries among its clients, and guess who was there.
+    """Run the pipeline of ``context`` with canaries among its clients, and guess which are in.
 
-    canaries: m; by default 1,000, or as many as can have directions at right angles.
-    seeds: of directions and coins; by default the setting's, under names of their own.
+    canaries: m; by default 1,000, or as many as can have orthogonal directions.
+    seeds: of directions and coins; by default those of ``context``, under names of their own.
     """
     _check(context, canaries)
     seeds = (context.seeds if seeds is None else seeds).under("audit")
@@ -107,7 +107,7 @@ def _released(
     included: BoolArray,
     on_step: OnStep | None,
 ) -> tuple[Session, list[FloatArray]]:
-    """All rounds with the canaries that are in, and (D_t,) what was to be expected of each sum."""
+    """All rounds with the included canaries, and the expected value (D_t,) of each sum."""
     plan, tasks = context.plan, len(context.tasks)
     grid = Grid(agreement.bounds[0], share=agreement.clients_per_person)
     context.ledger.fix_plan(plan, agreement.public_facts())
@@ -125,17 +125,17 @@ def _released(
 
 
 def _told(session: Session) -> Request:
-    """What clients were told in the last round."""
+    """The request of the last round."""
     if session.request is None:
         raise ValueError("session: it has released nothing yet")
     return session.request
 
 
 def _kept(context: MethodContext, task: int) -> FloatArray:
-    """(D_t,) what was released of a task."""
+    """(D_t,) the released vector of a task."""
     kept = context.keep.load(f"task {task}")
     if kept is None:
-        raise ValueError("setting.keep must return what was saved in it")
+        raise ValueError("context.keep must return what was saved in it")
     return kept
 
 
@@ -162,14 +162,14 @@ def _layout(agreement: Agreement, labels: tuple[int, ...]) -> Layout:
 
 
 def _exact(summed: Summed) -> FloatArray:
-    """The sum as it is, on a ledger of its own that says ε = ∞."""
+    """The exact sum, charged with ε = ∞ to a separate ledger."""
     federation = Federation("audit", Budget(math.inf), "simulated")
     ledger = Ledger.in_memory(federation, SeededKeys(Seeds(0)))
     return release(summed, Charge("honest clients", 0, "replay", None), ledger).value
 
 
 def _guesses(drawn: Canaries, plan: Plan, confidence: float, rng: np.random.Generator) -> int:
-    """How many guesses show most on average, if the noise is what the plan says."""
+    """The number of guesses with the largest expected bound, if the noise is that of the plan."""
     sigma, m = plan.sigma or _NO_NOISE, drawn.count
     coins = rng.random((SIMULATIONS, m)) < 0.5
     noise = [drawn.projections(_noise(drawn, sigma, rng)) for _ in range(SIMULATIONS)]
@@ -183,9 +183,8 @@ def _guesses(drawn: Canaries, plan: Plan, confidence: float, rng: np.random.Gene
 
 
 def _noise(drawn: Canaries, sigma: float, rng: np.random.Generator) -> list[FloatArray]:
-    """(D_t,) of each task, in bounds."""
-    draws = [rng.standard_normal(rows.shape[1]) for rows in drawn.directions]
-    return [np.multiply(sigma, each) for each in draws]
+    """(D_t,) the noise of each task, in bounds."""
+    return [sigma * rng.standard_normal((rows.shape[1],)) for rows in drawn.directions]
 
 
 def _guess(

@@ -19,27 +19,27 @@ __all__ = ["Audited", "Shape", "plan_of_config", "plan_of_ledger", "shape_of_str
 
 @dataclass(frozen=True)
 class Shape:
-    """The public numbers of a stream that a plan follows from."""
+    """The public numbers of a stream from which a plan follows."""
 
     tasks: int
     labels: int
-    """Labels of a task."""
+    """The largest number of labels of a task."""
     clients: int
     cap: int | None = None
     people: int | None = None
-    """Registered people, where these can be the units."""
+    """Registered people, if they can be the units."""
     clients_per_person: int = 1
     tasks_per_person: int = 1
 
 
 @dataclass(frozen=True)
 class Audited:
-    """A plan and the public numbers that shape what is released under it."""
+    """A plan and the public numbers that determine the shape of its releases."""
 
     name: str
     plan: Plan
     clients: int
-    """Registered units: clients, or the people inside them where the plan hides a person."""
+    """Registered units: clients, or the people inside them if the plan protects people."""
     labels: int
     dimension: int
     clients_per_person: int = 1
@@ -67,9 +67,9 @@ def plan_of_config(settled: SettledConfig, shape: Shape) -> Audited:
 
 
 def shape_of_stream(config: Config) -> tuple[SettledConfig, Shape]:
-    """The configuration, settled, and the shape of the stream it names.
+    """The settled configuration, and the shape of the stream it names.
 
-    Of one's own rows only the declaration is read.
+    For your own rows only the declaration is read.
     """
     settled = settle(config)
     chosen, declared = settled.config.stream, settled.declaration
@@ -110,7 +110,7 @@ def _audited(name: str, body: dict[str, Any], path: Path) -> Audited:
         )
     except (KeyError, TypeError) as error:
         raise LedgerCorrupted(f"{path}: the plan cannot be read: {error}") from None
-    # Methods without a replay write no such numbers; the mechanism is audited without them.
+    # Methods without a replay do not record these numbers; defaults suffice for the mechanism.
     modes = int(public.get("modes", plan.releases))
     units, dimension = int(public.get("clients", 20)), int(public.get("dimension", 128))
     shared = int(public.get("clients_per_person", 1))

@@ -1,7 +1,7 @@
 """A synthetic federation on which any plan can be audited without reading real rows.
 
-The mechanism does not know what the numbers mean, so a plan is as private here as it is on real
-data; a canary's vector is the worst that the bound allows in either.
+The mechanism does not depend on what the numbers mean, so a plan is as private here as on real
+data. The vector of a canary is the worst that the clipping bound allows in both cases.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ANCHORS: Final = 50
 
 @dataclass
 class Memory:
-    """A ``Keep`` that is gone with the process."""
+    """A ``Keep`` in memory, for one process."""
 
     kept: dict[str, FloatArray] = field(default_factory=dict)
 
@@ -53,9 +53,9 @@ def synthetic_context(
     seeds: Seeds,
     clients_per_person: int = 1,
 ) -> MethodContext:
-    """A class-incremental stream with ``labels`` labels a task, as the plan would be run on it.
+    """A class-incremental stream with ``labels`` labels per task, to run the plan on.
 
-    clients: registered units of the plan: people, if these are what it hides.
+    clients: the registered units of the plan, which are people if it protects people.
     """
     tasks, total = plan.releases, plan.releases * labels
     rng = seeds.at("synthetic")
@@ -82,14 +82,14 @@ def synthetic_context(
 
 
 def _units(plan: Plan, count: int, clients_per_person: int) -> Units:
-    """As a run would declare them: people are small, nothing is known of clients."""
+    """As a run would declare them: people have few rows, nothing is known about clients."""
     return Units(count, ROWS, clients_per_person) if plan.budget.unit == "person" else Units(count)
 
 
 def _population(
     clients: int, tasks: int, labels: int, centres: FloatArray, rng: np.random.Generator
 ) -> Population:
-    """Every client holds a few rows of every task."""
+    """Every client has a few rows of every task."""
     shape = (clients, tasks, ROWS)
     of_task: IntArray = np.broadcast_to(np.arange(tasks)[:, None], shape).ravel()
     of_client: IntArray = np.broadcast_to(np.arange(clients)[:, None, None], shape).ravel()
@@ -99,7 +99,7 @@ def _population(
 
 
 def _ledger(plan: Plan, seeds: Seeds) -> Ledger:
-    """Its budget is the plan's ε against the roster, which is what is audited."""
+    """A ledger whose budget is the plan's ε against the roster, which is audited."""
     epsilon = plan.epsilon("roster") * (1 + 1e-9)
     budget = Budget(epsilon, plan.budget.delta, unit=plan.budget.unit)
     return Ledger.in_memory(Federation("audit", budget, "simulated"), SeededKeys(seeds))

@@ -1,9 +1,9 @@
 """Two worlds: the mechanism only, run many times with and without one client.
 
 In one world the client sends, in every release it may contribute to, a vector whose norm is the
-clip; in the other it sends zero. The audited code is clip, sum, charge and noise. This is the worst
-pair a promise has to hold for, so the bound comes close to the claim (Nasr, Hayes, Steinke, Balle,
-Tramèr, Jagielski, Carlini and Terzis 2023).
+clipping bound; in the other it sends zero. The audited code is clip, sum, charge and noise. This is
+the worst case that the guarantee covers, so the lower bound comes close to the claimed ε (Nasr,
+Hayes, Steinke, Balle, Tramèr, Jagielski, Carlini and Terzis 2023).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["CONFIDENCE", "RUNS", "Released", "two_worlds"]
 RUNS: Final = 10_000
 CONFIDENCE: Final = 0.999
 WIDTH: Final = 3
-"""Coordinates of a release: the client's own and two that tell of the others alone."""
+"""Coordinates of a release: one for the client, and two that only other clients contribute to."""
 OTHERS: Final = 4
 BEYOND: Final = 4.0
-"""The client's vector before the clip, in bounds: a clip that is left out is seen."""
+"""Norm of the client's vector before the clip, in clipping bounds, to detect a missing clip."""
 
 Released = Callable[[FloatArray, Grid, Charge, Ledger], FloatArray]
 """The mechanism: vectors of all clients (b, D) to what is published of them (D,)."""
@@ -48,13 +48,14 @@ def two_worlds(
     on_run: OnRun | None = None,
     mechanism: Released | None = None,
 ) -> Bound:
-    """A lower bound of ε of the whole plan, beside what it claims against ``roster``.
+    """A lower bound of ε of the whole plan, next to the ε that it claims against ``roster``.
 
-    ``runs`` runs of each world, each with a ledger and a key of its own. The score of a run is the
-    log-likelihood ratio of the claimed noise: projections on the client's direction, each by its
-    σ². Runs of both worlds are paired, and counted is how often the client's world scores higher.
+    Each world has ``runs`` runs, each with a ledger and a key of its own. The score of a run is the
+    log-likelihood ratio under the claimed noise: the sum of projections on the client's direction,
+    each divided by its σ². Runs of both worlds are paired, and the bound follows from how often the
+    world with the client scores higher.
 
-    mechanism: another one to audit in place of this package's own, for tests.
+    mechanism: a mechanism to audit instead of this package's own, for tests.
     """
     if runs < 1:
         raise ValueError(f"runs must be at least 1, not {runs}")
@@ -84,19 +85,18 @@ class _Release:
     charge: Charge
     mechanism: Released
     sign: float
-    """Directions alternate: noise that is the same in two releases cancels in the score."""
+    """Signs alternate, so that noise repeated in the next release cancels and is detected."""
 
     def vectors(self, with_client: bool) -> FloatArray:
         """(b, D) what all clients send, the audited one first."""
-        vectors = np.full((1 + OTHERS, WIDTH), 0.1)
-        vectors[1:, 0] = 0.0
-        vectors[0] = 0.0
+        vectors = np.zeros((1 + OTHERS, WIDTH))
+        vectors[1:, 1:] = 0.1
         vectors[0, 0] = BEYOND * self.sign * with_client
         return vectors
 
 
 def _releases(plan: Plan) -> list[_Release]:
-    """Everything a client contributes to, in as many tasks as it may."""
+    """All releases that a client contributes to, in as many tasks as the cap allows."""
     schedule = plan.schedule
     releases: list[tuple[Charge, Released]] = []
     for task in range(plan.cap):

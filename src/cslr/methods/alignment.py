@@ -1,7 +1,7 @@
-"""How well candidates were named, against the true modes: a measurement of studies, not private.
+"""NON-PRIVATE, for studies: how well the ids of candidates agree with the true modes.
 
-A client does not know the true modes (the topics within a label, or the labels where lists are
-pooled); here they are known, which measures the quality of a matcher.
+Clients do not know the true modes (the topics within a label, or the labels if lists are pooled).
+In a study they are known, which measures the quality of a matcher.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from cslr.arrays import FloatArray, IntArray
 from cslr.federation.simulation import SimulatedCohort
-from cslr.numerics.mixture import Gaussians
 from cslr.protocol.ports import Examples, Request
 from cslr.protocol.step1_list import GroupLists, group_lists, shares_of, steadied
 from cslr.protocol.step2_sign import hit_rate, least_margin, signatures, standardised
@@ -23,20 +22,20 @@ from cslr.protocol.step3_match import canonical_ids
 __all__ = ["Alignment", "align", "summary"]
 
 GAMMA: Final = 0.5
-"""γ: a difference of standardised signatures that counts."""
+"""γ: the margin by which standardised signatures must differ."""
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """The candidates of one task and group."""
+    """The candidates of one task and group; their kind is the true mode."""
 
-    table: FloatArray  # (J, kinds) weight of candidates by mode and true kind
-    signed: FloatArray  # (N, m)
+    table: FloatArray  # (J, kinds) weight of candidates by assigned mode and true kind
+    signed: FloatArray  # (N, m) their signatures
     kinds: IntArray  # (N,) the true kind of most of a candidate's examples
 
 
 def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
-    """What the candidates of a cohort are, and what they were called."""
+    """The true kinds of a cohort's candidates, and the modes they were assigned to."""
     candidates: dict[int, list[tuple[IntArray, IntArray, FloatArray, FloatArray]]] = {}
     for batch in cohort.batches():
         if batch.kinds is None:
@@ -56,14 +55,14 @@ def align(cohort: SimulatedCohort, request: Request) -> list[Alignment]:
 
 
 def _signed(batch: Examples, group: GroupLists, request: Request) -> FloatArray:
-    """(b, L, m) signatures of what was released, or, where no list was, of what clients hold."""
+    """(b, L, m) signatures of the released lists, or of the clients' own if none was released."""
     if request.signed is not None and request.names is not None:
         row_of = {client: number for number, client in enumerate(request.names)}
         rows = [row_of[client] for client in batch.clients]
         return standardised(request.signed[rows, group.place])
     space = request.space
     steady = steadied(group.lists, group.counts, space.spread, request.learner.pseudo_count)
-    return signatures(Gaussians(steady.mean, steady.covariance), space.anchors)
+    return signatures(steady, space.anchors)
 
 
 def _gathered(
@@ -76,10 +75,11 @@ def _gathered(
 
 
 def summary(alignments: Sequence[Alignment]) -> dict[str, float]:
-    """Means over tasks and groups that have more than one true kind; nothing if none has.
+    """Means over tasks and groups that have more than one true kind; empty if none has.
 
-    alignment: the weight of candidates whose mode mostly holds their kind; by_chance: the same if
-    all had one mode; hit_rate and margin: as in Theorem 2, between candidates of different kinds.
+    alignment: the share of weight whose kind is the most frequent one of its mode (purity);
+    by_chance: the same if all had one mode; hit_rate and margin: as in Theorem 2, between
+    candidates of different kinds.
     """
     several = [each for each in alignments if (each.table.sum(axis=0) > 0).sum() > 1]
     if not several:

@@ -1,10 +1,11 @@
-"""CSLR itself, in the form that every method has; its presets are other settings of it.
+"""CSLR itself as a method; its presets are other settings of it.
 
-A private round per task, and a head from the replay alone, or trained by the clients on their own
-rows beside the replay (the paper's way), or by gradient rounds without a replay (``head.kind``).
+There is one private round per task. The head is trained on the replay alone, or by the clients on
+their own rows and the replay (as in the paper), or by gradient rounds without a replay
+(``head.kind``).
 
-A replay comes with arrays to draw it by: a plane of the public space, and signal beside noise.
-Everything in them is public or made of releases, so they are free and may be stored.
+With the replay come arrays for plots: a plane of the public space, and signal-to-noise ratios.
+They are computed from public data and releases, so they cost nothing and may be stored.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ __all__ = [
 ]
 
 CANDIDATES: Final = 32
-"""V: public means of each label that clients vote among, where means are selected."""
+"""V: public means per label that clients vote for, if means are selected."""
 PASSES: Final = 10
-"""Draws of the replay that a released head is trained on, n_r samples of each label a draw."""
+"""Draws of the replay that a released head is trained on, each with n_r samples per label."""
 
 
 def agree(context: MethodContext) -> Agreement:
-    """Everything public, fixed before the first release; written into the ledger's plan."""
+    """Everything public, fixed before the first release; the ledger's plan records it."""
     replay, seeds = context.replay, context.seeds
     if context.constants.m > len(context.public):
         raise ConfigError(
@@ -113,7 +114,7 @@ def _space_of(context: MethodContext) -> PublicSpace:
 
 @dataclass(frozen=True, eq=False)
 class _Public:
-    """An embedded corpus, known by being the same array and not by what is in it."""
+    """An embedded corpus as a cache key, compared by the identity of the array."""
 
     z: FloatArray
 
@@ -157,7 +158,7 @@ def stages(context: MethodContext) -> Stages:
 
 
 def gradient_stages(context: MethodContext) -> Stages:
-    """The same where units answer with gradients of a linear head: Q stays the public prior."""
+    """The stages with gradient rounds of a linear head; Q remains the public prior."""
     check_tasks(context)
     agreement = agree(context)
     facts = {**agreement.public_facts(), **gradient_facts(context)}
@@ -167,23 +168,23 @@ def gradient_stages(context: MethodContext) -> Stages:
     yield partial(_fitted, context, session.snapshot(), rule.head())
     for task in range(len(context.tasks)):
         rule = gradient_stage(context, task, rule)
-        texts = context.family.name == "classification"  # what it was tried on
+        texts = context.family.name == "classification"  # what it was tested on
         answering = rule.without_noise() if texts else rule
         yield partial(_fitted, context, session.snapshot(), answering.head())
 
 
 def _aligned(context: MethodContext, session: Session, task: int) -> list[Alignment]:
-    """How well the candidates of a task were named, where clients are simulated."""
+    """How well the candidates of a task were matched, if clients are simulated."""
     if session.request is None or session.agreement.learner.size == 1 or context.enforced:
         return []
     return align(context.open_cohort(task), session.request)
 
 
 def upgraded_stages(context: MethodContext, earlier: Earlier) -> Stages:
-    """The same where the first tasks were released under another encoder.
+    """The stages of a run whose first tasks were released under another encoder.
 
-    Up to the upgrade everything is as it was then; from it on, what was released before is read in
-    the new space beside what is released there. The ledger notes the change.
+    Up to the upgrade everything is as it was then. After it, earlier releases are mapped into the
+    new space and used together with new ones. The ledger records the change.
     """
     _check_upgrade(context)
     old, new = agree(earlier.context), agree(context)
@@ -216,7 +217,7 @@ def _check_upgrade(context: MethodContext) -> None:
 
 
 def _carried(session: Session, agreement: Agreement, earlier: Earlier) -> Session:
-    """The session in another encoder's space, with what was released before, if it is kept."""
+    """The session in another encoder's space, with earlier releases unless they are dropped."""
     if earlier.carry == "dropped":
         return replace(session, agreement=agreement, releases=())
     old, new = session.agreement.space, agreement.space
@@ -227,12 +228,12 @@ def _carried(session: Session, agreement: Agreement, earlier: Earlier) -> Sessio
 
 
 def _released(session: Session) -> Replay | None:
-    """Q of the tasks released so far, without what only label texts say."""
+    """Q of the tasks released so far, without modes that are known from label texts only."""
     return session.replay().released() if session.releases else None
 
 
 def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
-    """How a head is trained on the replay of so many releases, held to nothing."""
+    """How a head is trained on the replay of so many releases, without a free rule."""
     return Rehearsal(
         context.initial_head(),
         context.head_settings,
@@ -245,9 +246,9 @@ def rehearsal_of(context: MethodContext, releases: int) -> Rehearsal:
 def _held(
     context: MethodContext, agreement: Agreement, releases: int, way: Passage | None = None
 ) -> Rehearsal:
-    """The same, held to what label texts and public sentences say where noise is heavy.
+    """``rehearsal_of`` with the free rule of label texts and public sentences, if there is one.
 
-    way: to the space of ``context`` from the agreement's, where that is another encoder's.
+    way: from the agreement's space to that of ``context``, if that is another encoder's.
     """
     how = rehearsal_of(context, releases)
     if agreement.modes.texts is None or agreement.paper is not None:
@@ -261,12 +262,12 @@ def _held(
 
 
 def free_head(context: MethodContext, agreement: Agreement) -> Head | None:
-    """What label texts and public sentences say before any release, if they say something."""
+    """The free rule of label texts and public sentences, if there is one."""
     return _held(context, agreement, 0).free
 
 
 def prior_head(context: MethodContext) -> Head:
-    """The head that label texts and public sentences give: where training by clients begins."""
+    """The head from label texts and public sentences, at which training by clients starts."""
     labels = replace(
         context,
         replay=context.replay.model_copy(update={"release": "sum", "sub_modes": 1}),
@@ -277,20 +278,18 @@ def prior_head(context: MethodContext) -> Head:
 
 
 def _first_head(context: MethodContext) -> Head:
-    """Where training by clients begins: the head of label texts, or the paper's random one."""
+    """The head at which training by clients starts: ``prior_head``, or the paper's random one."""
     if context.paper is not None and context.paper.start == "random":
         return context.initial_head()
     return prior_head(context)
 
 
 def _replay_arrays(replay: Replay, agreement: Agreement) -> dict[str, FloatArray]:
-    """Q_{1:t} as arrays that a run saves: enough to draw from it without anything else."""
+    """Q_{1:t} as arrays that a run saves; they suffice to sample from it."""
     return {
         "weights": replay.weights,
         "mean": replay.mean,
-        "variance": replay.gaussians(agreement.space).covariance
-        if replay.covariance is None
-        else replay.covariance,
+        "variance": replay.gaussians(agreement.space).covariance,
         "labels": replay.labels.astype(np.float64),
         "tasks": replay.tasks.astype(np.float64),
         "targets": replay.targets,
@@ -306,9 +305,9 @@ def _fitted(
     head: Head | None = None,
     aligned: Sequence[Alignment] = (),
 ) -> Fitted:
-    """What the releases of a session teach.
+    """What is learnt from the releases of a session.
 
-    head: the one that clients trained, if they did; aligned: how their candidates were named.
+    head: the one that clients trained, if they did; aligned: how well candidates were matched.
     """
     replay, tasks = session.replay(), len(session.releases)
     known = replay.heard
@@ -335,9 +334,9 @@ def _fitted(
 
 
 def _encoder_head(view: View, session: Session, replay: Replay, common: Head) -> Head:
-    """A head for one of the encoders that clients run, from the replay as lifted into its space.
+    """A head for one of the encoders that clients run, from the replay mapped into its space.
 
-    It is made as the head in common coordinates is, so every client with that encoder can make it.
+    It is made like the head in common coordinates, so every client with that encoder can make it.
     """
     if view.back is None:
         return common
@@ -348,7 +347,7 @@ def _encoder_head(view: View, session: Session, replay: Replay, common: Head) ->
 
 
 def schedule(config: Config) -> Schedule:
-    """What a replay costs, and the updates of a head that is trained by clients with noise."""
+    """The releases per task: the replay, and noised updates of a head if clients train it."""
     replay, head = config.replay, config.head
     if head.kind == "rounds":
         return Schedule(replay=0, head=head.rounds or gradient_rounds.ROUNDS)
@@ -365,7 +364,7 @@ def replay_method(
     defaults: Mapping[str, object] | None = None,
     head_q: float | None = None,
 ) -> Method:
-    """CSLR under other settings: fixed ones, and ones it prefers where none is given."""
+    """CSLR with other settings: fixed ones, and defaults for those that are not given."""
     return Method(
         stages,
         reads="privately",
@@ -381,19 +380,19 @@ def replay_method(
 METHOD: Final = replace(replay_method("private replay"), chooses_head=True)
 
 
-# -- what a report draws of a replay ---------------------------------------------------------------
+# -- arrays for the plots of a report --------------------------------------------------------------
 
 BLOCK_NAMES: Final = ("weight", "offset", "second", "target", "tied")
 """Blocks of a release, in the order of ``blocks``."""
 
 
 def picture_arrays(session: Session, replay: Replay) -> dict[str, FloatArray]:
-    """Arrays to draw Q_{1:t} by.
+    """Arrays for plots of Q_{1:t}.
 
-    plane (d, 2) and origin (d,): how an embedding z is drawn, (z − origin) @ plane. anchors,
-    prototypes, means: (·, 2) drawn so; covariance (K, 2, 2). blocks (T, 5) and directions (T, r):
-    signal to noise of each block of a release, and of its means by direction; NaN: not sent, or
-    sent without noise.
+    plane (d, 2) and origin (d,): an embedding z is drawn at (z − origin) @ plane. anchors,
+    prototypes, means: (·, 2) positions in that plane; covariance (K, 2, 2). blocks (T, 5) and
+    directions (T, r): signal-to-noise ratio of each block of a release, and of its means by
+    direction; NaN if not sent, or sent without noise.
     """
     space, modes = session.agreement.space, session.agreement.modes
     prototypes = modes.prototypes.mean
@@ -416,7 +415,7 @@ def picture_arrays(session: Session, replay: Replay) -> dict[str, FloatArray]:
 
 
 def _plane(prototypes: FloatArray, space: PublicSpace) -> FloatArray:
-    """(r, 2) the two directions in which prototypes differ most; else the public leading ones."""
+    """(r, 2) the two directions in which prototypes differ most, or the leading public ones."""
     apart = prototypes - prototypes.mean(axis=0)
     _, sizes, rows = np.linalg.svd(apart, full_matrices=False)
     rows = rows[sizes > 1e-9][:2]
@@ -428,10 +427,8 @@ def _plane(prototypes: FloatArray, space: PublicSpace) -> FloatArray:
 
 
 def _drawn_covariance(replay: Replay, space: PublicSpace, plane: FloatArray) -> FloatArray:
-    """(K, 2, 2)"""
-    covariance = replay.covariance
-    if covariance is None:
-        covariance = replay.gaussians(space).covariance
+    """(K, 2, 2) the modes' covariances in the plane."""
+    covariance = replay.gaussians(space).covariance
     whole = covariance if covariance.ndim == 3 else np.eye(len(plane)) * covariance[:, None]
     return plane.T @ whole @ plane
 
@@ -443,7 +440,7 @@ def _blocks(release: TaskRelease) -> list[float]:
 
 
 def _ratio(values: FloatArray, deviation: float) -> float:
-    """Root of the signal's mean square, as far as it exceeds the noise's, over the noise."""
+    """Root mean square of the values beyond noise, in standard deviations of the noise."""
     if not values.size or deviation == 0:
         return float("nan")
     power = float(np.square(values / deviation).mean())
@@ -451,7 +448,7 @@ def _ratio(values: FloatArray, deviation: float) -> float:
 
 
 def _directions(releases: Sequence[TaskRelease], dimension: int) -> FloatArray:
-    """(T, r)"""
+    """(T, r) the ratio of each direction of the means; NaN if votes are sent instead."""
     rows = [
         [_ratio(release.sums.offset[:, j], release.noise.offset) for j in range(dimension)]
         if release.sums.offset.shape[-1] == dimension

@@ -1,13 +1,13 @@
 """Central DP: a trusted curator pools all rows of all tasks and trains a linear head with noise.
 
 Reference: Abadi et al., "Deep learning with differential privacy", CCS 2016 (DP-SGD), full batch.
-The alternative if rows could be pooled: its lead over CSLR at the same ε, δ and unit is the price
-of federated and continual training.
+It is the alternative if rows could be pooled: its lead over CSLR at the same ε, δ and unit is the
+cost of federated and continual training.
 
-Departures: every step is over all units (a clipped gradient each, noise on their sum, no sampling)
-and of a linear head that starts at the zero-shot rule; steps are as long as in ``step5_rounds``.
-A unit's rows of all tasks make one gradient, so a cap on tasks does not apply: all steps compose.
-Rows of later tasks are used from the first step on; after t of T tasks it has taken t / T of them.
+Departures: every step uses all units (one clipped gradient each, noise on their sum, no sampling).
+The head is linear and starts at the zero-shot rule; step sizes are those of ``step5_rounds``. A
+unit's rows of all tasks make one gradient, so a cap on tasks does not apply: all steps compose.
+Rows of later tasks are used from the first step on; after t of T tasks t / T of the steps are done.
 
 Privacy: end to end, in simulations only; the curator sees the rows.
 """
@@ -50,7 +50,7 @@ def _everybody(context: MethodContext) -> Cohort:
     """All units, each with its rows of all tasks."""
     clients = context.clients
     if context.enforced or not isinstance(clients, Population):
-        raise PrivacyError("dp-joint pools rows, which a simulation alone may do; use cslr")
+        raise PrivacyError("dp-joint pools rows, which only a simulation allows; use cslr")
     pooled = replace(clients, tasks=np.zeros_like(clients.tasks))
     return pooled.cohort(0, np.ones(pooled.count, dtype=np.bool_), cap=1)
 

@@ -3,8 +3,8 @@
 Reference: McMahan, Ramage, Talwar and Zhang, "Learning differentially private recurrent language
 models", ICLR 2018 (DP-FedAvg); the paper's first baseline.
 
-Departures: it starts at the head that label texts and public sentences give, as every method here
-does, and trains the last layer alone, since noise grows with the number of parameters. Few rounds,
+Departures: it starts at the head from label texts and public sentences, as every method here does,
+and trains only the last layer, since noise grows with the number of parameters. It has few rounds,
 each with all clients, because sampling does not reduce ε against the roster.
 
 Privacy: end to end; only the updates are released.

@@ -24,17 +24,17 @@ from cslr.protocol.updates import UpdateId, release_update, update_ask
 __all__ = ["ROUNDS", "federated_stage"]
 
 ROUNDS: Final = 50
-"""The paper's, in a task."""
+"""Rounds per task, as in the paper."""
 WIDE: Final = 4.0
-"""Norm of an update that is not noised: it only has to fit on the grid."""
+"""Clipping bound of updates without noise: large, but the grid needs a bound."""
 CLIP: Final = 0.05
-"""Norm of an update that is."""
+"""Clipping bound of updates with noise."""
 
 
 def federated_stage(
     context: MethodContext, task: int, head: Head, replay: Replay | None, space: PublicSpace | None
 ) -> Head:
-    """``head`` after the rounds of a task; ``replay`` is what earlier tasks released."""
+    """``head`` after the rounds of a task; ``replay`` is estimated from earlier tasks."""
     private = context.head.kind == "dp-fedavg"
     sampler = None
     if replay is not None and space is not None:
@@ -82,7 +82,7 @@ def _private(context: MethodContext, task: int, number: int, training: LocalTrai
 
 
 def _open(context: MethodContext, task: int, number: int, training: LocalTraining) -> Head:
-    """The average over the participating clients, without noise: the ledger now has ε = ∞."""
+    """The average over the participating clients, without noise: the ledger records ε = ∞."""
     cohort = context.open_cohort(task, number)
     if not cohort.size:
         return training.head

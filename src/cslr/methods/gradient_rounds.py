@@ -1,9 +1,9 @@
 """Noisy gradient rounds of a linear head, and the rule that chooses them.
 
-For streams in which every task has all labels: no replay is needed, so the whole budget is spent on
-gradients of a linear rule, which have far fewer coordinates than statistics that would give a rule
-of the same quality. If labels arrive task by task, such rounds would forget all but the last task's
-labels, and the replay is needed.
+They are for streams in which every task has all labels. There no replay is needed, and the whole
+budget is spent on gradients of a linear rule, which have far fewer coordinates than statistics that
+would give a rule of the same quality. If labels arrive task by task, such rounds would forget all
+but the last task's labels, and the replay is needed.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ __all__ = [
 ROUNDS: Final = 15
 """Rounds of a task."""
 CLIP: Final = 0.3
-"""Norm of a unit's gradient."""
+"""Clipping bound of a unit's gradient."""
 LEAST_UNITS: Final = 500
-"""Registered clients or people from which on rounds are chosen by themselves."""
+"""Registered clients or people from which on rounds are chosen automatically."""
 LEAST_SIGNAL: Final[Mapping[FamilyName, float]] = {
     "classification": 120.0,
     "intents": 120.0,
     "tagging": 40.0,
 }
-"""Expected units of a task over the noise multiplier of one release, likewise: with less of it
-statistics and the label prior know more. A sentence has many words, so it takes fewer of them."""
+"""Signal (expected units of a task over the noise multiplier of one release) from which on rounds
+are chosen: below it statistics and the label prior are better. Tagging needs less, since a sentence
+has many words."""
 
 
 def prefers_rounds(plan: Plan, units: int, family: FamilyName) -> bool:
-    """Whether there are enough registered units for gradient rounds under their plan."""
+    """Whether there are enough registered units for gradient rounds under this plan."""
     return units >= LEAST_UNITS and signal_of(plan, units) >= LEAST_SIGNAL[family]
 
 
@@ -56,7 +57,7 @@ def signal_of(plan: Plan, units: int) -> float:
 
 
 def check_tasks(context: MethodContext) -> None:
-    """Refuse rounds on a stream whose tasks have different labels."""
+    """Refuse gradient rounds on a stream whose tasks have different labels."""
     if not all_labels_in_every_task(context.tasks, context.labels):
         raise ConfigError(
             "head.kind = 'rounds' learns from the rows of the current task alone, and here tasks "
@@ -65,14 +66,14 @@ def check_tasks(context: MethodContext) -> None:
 
 
 def gradient_facts(context: MethodContext) -> dict[str, object]:
-    """What the ledger fixes together with the plan."""
+    """The facts that the ledger fixes together with the plan."""
     return {"rounds": {**linear_facts(), "clip": context.head.clip or CLIP}}
 
 
 def start_rule(context: MethodContext, free: Head | None = None) -> LinearRule:
-    """Where all rounds begin: ``free``, which needs no client, or the zero-shot rule.
+    """The rule before the first round: ``free``, the rule without clients, or the zero-shot rule.
 
-    With several answers a text only the zero-shot rule has scores that can be read one by one.
+    With intents it is the zero-shot rule, whose scores suit independent outputs.
     """
     texts = context.label_texts if context.replay.prior == "labels" else None
     signal = signal_of(context.plan, context.clients.count)
@@ -90,7 +91,7 @@ def gradient_stage(
 
     pooled: the cohort of a curator who pools all tasks, instead of the units of this task.
 
-    Guarantee: as many Gaussian releases of multiplier ``plan.head_sigma`` as there are rounds.
+    Guarantee: one Gaussian release of multiplier ``plan.head_sigma`` per round.
     """
     plan, clip = context.plan, context.head.clip or CLIP
     rounds, clients_per_unit = context.head.rounds or ROUNDS, context.units.clients_per_person

@@ -1,8 +1,8 @@
-"""What a method is given, and what it must give back.
+"""What a method is given, and what it must return.
 
 A method is a generator of stages: one before any task and one after each. A stage is called only
-if its row of the accuracy matrix is wanted, and answers with what was learnt: above all a scorer,
-embeddings (n, d) to scores (n, outputs), −inf for outputs it knows nothing about.
+if its row of the accuracy matrix is needed, and returns what was learnt: above all a scorer, which
+maps embeddings (n, d) to scores (n, outputs), −inf for outputs it has not learnt.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ Scorer = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a method knows at some stage."""
+    """What a method has learnt at some stage."""
 
     scores: Scorer
     artefacts: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
-    """Arrays worth keeping with the run, by file and name."""
+    """Arrays that are saved with the run, by file and name."""
     personal: Sequence[tuple[int, Scorer]] = ()
-    """(client, its own scorer), where every client has a model of its own."""
+    """(client, its own scorer), if every client has a model of its own."""
     own: Sequence[Scorer] = ()
-    """One for each encoder that clients run, of that encoder's own embeddings."""
+    """One scorer for each encoder that clients run, on that encoder's own embeddings."""
     diagnosis: Mapping[str, float] = field(default_factory=dict)
     """What the method measured about itself; not private, for studies."""
 
@@ -78,7 +78,7 @@ Stages = Iterator[Stage]
 
 
 class Clients(Protocol):
-    """The registered clients, as far as a method may know of them."""
+    """The registered clients, through the interface that methods may use."""
 
     @property
     def count(self) -> int:
@@ -92,7 +92,7 @@ class Clients(Protocol):
         cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> Cohort:
-        """Those of ``taking_part`` (N,) that are asked about a task."""
+        """The clients of ``taking_part`` (N,) that the server may query about a task."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,22 +111,22 @@ class View:
     """What clients with one of several encoders see."""
 
     context: MethodContext
-    """The same with that encoder's embeddings of everything public."""
+    """The run's context, with that encoder's embeddings of everything public."""
     back: Affine | None
     """From common coordinates to that encoder's embeddings; None: they are the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class MethodContext:
-    """One seed of one run."""
+    """Everything a method works with, for one seed of one run."""
 
     clients: Clients
-    """Who can be asked, by ``cohort`` alone; rows are read through ``open_rows`` or not at all."""
+    """Queried through ``cohort``; only the ``open_`` methods give access to rows."""
     tasks: tuple[tuple[int, ...], ...]
     """The labels of each task."""
     family: Family
     label_texts: FloatArray  # (c, d), public
-    topics: FloatArray | None  # (c, J, d), public: where labels declare several topics
+    topics: FloatArray | None  # (c, J, d), public: if labels declare several topics
     public: FloatArray  # (n, d), public
     encoder: str
     replay: ReplayConfig
@@ -134,24 +134,24 @@ class MethodContext:
     plan: Plan
     ledger: Ledger
     seeds: Seeds
-    test_shares: FloatArray  # (T, c) labels' shares of a task, for the majority yardstick alone
+    test_shares: FloatArray  # (T, c) label frequencies of tasks' test rows, for majority alone
     keep: Keep
-    """Where a released vector is made safe, and found again after an interruption."""
+    """Where released vectors are saved, and read back after an interruption."""
     earlier: Earlier | None = None
     views: tuple[View, ...] = ()
-    """One for each encoder that clients run, where these are common coordinates."""
+    """One for each encoder that clients run, if this context has common coordinates."""
     cap_memory: CapMemory | None = None
-    """What clients remember, where privacy is enforced and a cap is promised."""
+    """Which tasks clients were asked about, if privacy is enforced and a cap is promised."""
     reads: Reads = "privately"
     """What the method may learn from clients."""
     units: Units = UNKNOWN_UNITS
-    """What is declared of the units of privacy."""
+    """What is declared about the units of privacy."""
     constants: PaperConstants = THE_PAPERS
-    """The paper's."""
+    """The settings of the section ``[paper]``."""
 
     @property
     def paper(self) -> PaperConstants | None:
-        """The paper's constants, where its protocol is run to the letter."""
+        """The paper's constants, if its protocol is run exactly as written."""
         return self.constants if self.replay.release == "paper" else None
 
     @property
@@ -172,7 +172,7 @@ class MethodContext:
         return HeadSettings(sigmoid=self.family.sigmoid)
 
     def coins(self, task: int, update: int | None = None) -> bytes:
-        """The key of a round's participation coins: forgotten where privacy is enforced.
+        """The key of a round's participation coins; with enforced privacy it is never stored.
 
         update: the round of federated training within the task; None: the release of its replay.
         """
@@ -182,7 +182,7 @@ class MethodContext:
         return self.seeds.digest(*names)
 
     def cohort(self, task: int, update: int | None = None) -> Cohort:
-        """The clients that take part in a round, as the server may ask them."""
+        """The clients that take part in a round, as the server may query them."""
         q = self.plan.q if update is None else self.plan.head_q
         coins = KeyStream(self.coins(task, update))
         taking_part = poisson_cohort(self.clients.count, q, coins)
@@ -194,11 +194,11 @@ class MethodContext:
         return self.ledger.federation.privacy == "enforced"
 
     def open_cohort(self, task: int, update: int | None = None) -> SimulatedCohort:
-        """NON-PRIVATE. The same clients with access to their rows, for studies and audits."""
+        """NON-PRIVATE. As ``cohort``, with access to the clients' rows, for studies and audits."""
         cohort = self.cohort(task, update)
         if self.enforced or not isinstance(cohort, SimulatedCohort):
             raise PrivacyError(
-                "single clients can be looked at in a simulation alone; ask cohort(task) for a sum"
+                "single clients can be read only in a simulation; ask cohort(task) for a sum"
             )
         return cohort
 
@@ -206,13 +206,13 @@ class MethodContext:
         """NON-PRIVATE. All rows of all clients, for methods that read them without noise."""
         if self.reads != "openly" or self.enforced or not isinstance(self.clients, Population):
             raise PrivacyError(
-                f"rows are not given to a method that reads {self.reads} where privacy is "
+                f"a method that reads {self.reads} has no access to rows where privacy is "
                 f"{self.ledger.federation.privacy}; ask context.cohort(task) for a sum"
             )
         return self.clients
 
     def initial_head(self) -> Head:
-        """The head every method of this seed begins with."""
+        """The random head that every method of this seed starts from."""
         width = self.public.shape[1]
         outputs, rng = self.family.outputs, self.seeds.at("initial head")
         return initial_head(width, outputs, self.head_settings, rng)
@@ -224,17 +224,17 @@ def _nothing(config: Config) -> Schedule:
 
 @dataclass(frozen=True)
 class Method:
-    """A method as an experiment knows it."""
+    """A method: its stages, and the facts about it that runs and experiments need."""
 
     stages: Callable[[MethodContext], Stages]
     reads: Reads
-    """What it learns from clients: ε = 0, the calibrated one, or ∞."""
+    """How it reads rows: nothing (ε = 0), privately (the calibrated ε) or openly (ε = ∞)."""
     schedule: Callable[[Config], Schedule] = _nothing
     """What it releases about each task, for the plan."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """Settings (dotted names) that make the method what it is."""
+    """Settings (dotted names) that define the method and cannot be changed."""
     defaults: Mapping[str, object] = field(default_factory=dict)
-    """Settings it prefers where none is given."""
+    """Settings it uses if none is given."""
     head_q: float | None = None
     """Participation rate of the rounds that train a head; None: that of the run."""
     meaning: str = ""
@@ -242,18 +242,18 @@ class Method:
     carries: bool = False
     """Whether what it released can be carried over to another encoder."""
     keeps_head: bool = True
-    """Whether a run leaves one head that answers for new texts."""
+    """Whether a run saves one head that can predict new texts."""
     faces_hostile: bool = True
     """Whether it can be studied with clients that poison its releases."""
     hides_people: bool = True
     """Whether a person inside a client can be its unit of privacy."""
     chooses_head: bool = False
-    """Whether the declared stream decides about its head, where none is asked for."""
+    """Whether its head is chosen from the declared stream, if none is configured."""
     pools: bool = False
-    """Whether a trusted curator asks every unit about all tasks at once: in a simulation alone."""
+    """Whether a trusted curator queries every unit about all tasks at once (simulation only)."""
 
     def settled(self, config: Config) -> Config:
-        """``config`` with what the method fixes and what it prefers."""
+        """``config`` with the method's fixed settings and its defaults."""
         chosen = dict(self.settings)
         for name, value in self.defaults.items():
             section, key = name.split(".")
@@ -265,7 +265,7 @@ class Method:
 def fitted_by(
     head: Head, known_labels: BoolArray, family: Family, **more: Mapping[str, FloatArray]
 ) -> Fitted:
-    """What a head knows; it is silent about labels it was never shown."""
+    """A head as ``Fitted``; outputs of labels that are not known get −inf."""
     known_outputs = known_labels[family.label_of_output()]
 
     def scores(z: FloatArray) -> FloatArray:
@@ -277,7 +277,7 @@ def fitted_by(
 def head_on_rows(
     context: MethodContext, rows: BoolArray, start: Head, steps: int, name: str
 ) -> Head:
-    """``start`` trained for at least ``steps`` steps on raw rows, as non-private yardsticks do."""
+    """NON-PRIVATE. ``start`` trained on raw rows for at least ``steps`` steps, for yardsticks."""
     population = context.open_rows()
     if population.targets is None:
         targets = label_targets(population.labels[rows], context.labels)
@@ -297,8 +297,8 @@ def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> boo
 def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int) -> bool:
     """Whether gradient rounds may be chosen for a declared stream.
 
-    That is: no head is configured, every task has all labels, there is one encoder, and no setting
-    asks for a released replay.
+    They may if no head is configured, every task has all labels, there is one encoder, and no
+    setting asks for a released replay.
     """
     replay = config.replay
     asked = (replay.release, replay.sub_modes, config.paper.list_size)

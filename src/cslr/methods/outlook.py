@@ -1,16 +1,16 @@
-"""What a plan will release and what that is likely to be worth, before any row is read.
+"""What a plan will release, and a forecast of its utility, before any row is read.
 
-Everything follows from declared numbers: units, tasks, labels, rows and tasks a unit, ε. The
-resolution is the one that a run would choose by the same rule; directions are taken to spread as
-those of public sentences do under the usual encoder.
+Everything follows from declared numbers: units, tasks, labels, rows and tasks per unit, ε. The
+resolution is chosen by the rule of a run. The variances of directions are taken to be those of
+public sentences under the usual encoder.
 
-The forecast is one number, the signal of a mode over its noise,
+The forecast is based on one number, the signal-to-noise ratio of a mode,
 
     s = speakers of a task × share of its labels a unit has × weight of its rows / (σ √r)
 
-and one curve, share of the gap = MOST · s / (s + HALF). Its constants were set on groupings of
-the shared data, and on others it can be far off: docs/planning.md has forecasts beside outcomes. It
-knows nothing of the data.
+where speakers are units that contribute to a task, and on one curve, share of the gap =
+MOST · s / (s + HALF). Its constants were fitted to groupings of the shared data. It does not use
+the data and can be far off on others: docs/planning.md compares forecasts with outcomes.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = ["CapChoice", "Federated", "Outlook", "outlook_of", "usual_spread"]
 MOST: Final = 0.95
 """Share of the gap that was closed where noise hardly mattered."""
 HALF: Final = 3.0
-"""Signal at which half of that is closed."""
+"""Signal-to-noise ratio at which half of that is closed."""
 OFF: Final = {"person": 45, "client": 45}
-"""Points by which forecasts were off at most."""
+"""Largest error of forecasts, in percentage points."""
 NOTHING, LITTLE, PART = 0.15, 0.3, 0.6
-"""Forecasts below which nothing, little, or a part of the gap is promised."""
+"""Forecasts below which the verdict says: nothing, little, or a part of the gap."""
 _SPREAD: Final = (
     *(3.4e-2, 6.0e-3, 4.0e-3, 3.0e-3, 2.4e-3, 1.9e-3, 1.5e-3),
     *(1.2e-3, 8.9e-4, 5.4e-4, 3.3e-4, 2.3e-4, 6.6e-5),
 )
-"""Variance of Wikipedia sentences along 384 directions of MiniLM, at thirteen equal steps."""
+"""Variances of Wikipedia sentences along 384 directions of MiniLM, at 13 evenly spaced ranks."""
 
 
 @dataclass(frozen=True)
 class Federated:
-    """PUBLIC. What is declared of a federation."""
+    """PUBLIC. What is declared about a federation."""
 
     budget: Budget
     units: int  # N, registered clients or people
@@ -74,7 +74,7 @@ class Federated:
 
     @property
     def spoken(self) -> int:
-        """Tasks that a unit has something to say about."""
+        """Tasks that a unit has rows of."""
         if self.tasks_per_unit is not None:
             return self.tasks_per_unit
         return 1 if self.budget.unit == "person" else self.tasks
@@ -82,19 +82,19 @@ class Federated:
 
 @dataclass(frozen=True)
 class CapChoice:
-    """What one cap buys."""
+    """Noise and forecast under one cap."""
 
     cap: int
     sigma: float | None
     speakers: float
-    """Expected units that speak about a task."""
+    """Expected units that contribute to a task."""
     share: float
     """Forecast share of the gap from zero-shot to pooled training."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """A plan, what it releases, and what that is likely to be worth."""
+    """A plan, what it releases, and the forecast of its utility."""
 
     federation: Federated
     plan: Plan
@@ -104,16 +104,16 @@ class Outlook:
     speakers: float
     share: float
     caps: tuple[CapChoice, ...]
-    """Some caps, the one with the best forecast among them."""
+    """Some caps for comparison, with the one of the best forecast among them."""
 
     @property
     def best_cap(self) -> int:
-        """The least cap of the best forecast."""
+        """The smallest cap with the best forecast."""
         return max(self.caps, key=lambda each: (round(each.share, 3), -each.cap)).cap
 
     @property
     def messages(self) -> int:
-        """Messages of a unit about each task that it speaks about."""
+        """Messages of a unit for each task that it contributes to."""
         return self.plan.schedule.replay + self.plan.schedule.lists + self.plan.schedule.head
 
     def releases(self) -> str:
@@ -122,31 +122,32 @@ class Outlook:
         if self.rounds:
             return (
                 f"every task has all labels and units are many: {self.plan.schedule.head} gradient "
-                f"rounds of a linear head for each task, one message a round from each of the "
-                f"{units} that speak about it"
+                f"rounds of a linear head for each task, one message per round from each of "
+                f"the {units} that contribute to it"
             )
         known = f"means in {r} directions"
         if self.federation.sub_modes > 1:
-            known = f"{self.federation.sub_modes} means a label in {r} directions"
+            known = f"{self.federation.sub_modes} means per label in {r} directions"
         if self.resolution.tied:
             return f"{known}, a tied matrix in {self.resolution.tied}; one message a task"
         return f"{known}, one number for the spread; one message a task"
 
     def verdict(self) -> str:
-        """What to expect, in one sentence; a forecast is no promise."""
+        """What to expect, in one sentence; a forecast is not a guarantee."""
         if self.plan.unit is None:
             return "No noise: nothing is protected."
-        percent = f"about {5 * round(20 * self.share):d} % of the gap to pooled training"
+        share = 5 * round(20 * self.share)
+        percent = f"about {share:d} % of the gap from zero-shot to pooled training"
         unit = self.federation.budget.unit
         doubt = f"On other streams such forecasts were off by up to {OFF[unit]} points."
         if self.share >= PART:
-            return f"Expected to close {percent}, from zero-shot on. {doubt}"
+            return f"Expected to close {percent}. {doubt}"
         if self.share >= LITTLE:
             return f"Expected to close {percent}; more units or a larger ε help. {doubt}"
         units = _UNITS[unit]
         if self.share >= NOTHING:
             return (
-                f"Little: {percent} at best, and it may end no better than zero-shot. Compare with "
+                f"Little: {percent} at best, and it may be no better than zero-shot. Compare with "
                 f"--method zero-shot (ε = 0); more {units} or a larger ε help."
             )
         return (
@@ -155,7 +156,7 @@ class Outlook:
         )
 
     def needed(self) -> int:
-        """Units with which a third of the gap would be closed at the same ε."""
+        """Number of units that would close a third of the gap at the same ε."""
         signal = HALF * LITTLE / (MOST - LITTLE)
         return math.ceil(self.federation.units * signal / max(_signal(self), 1e-12))
 
@@ -164,7 +165,7 @@ _UNITS: Final = {"client": "clients", "person": "people"}
 
 
 def outlook_of(federation: Federated, cap: int | None = None) -> Outlook:
-    """The outlook under a cap, by default the one that a run would take: all, or 1 for people."""
+    """The outlook under a cap, by default that of a run: all tasks, or 1 for people."""
     usual = 1 if federation.budget.unit == "person" else federation.tasks
     tried = sorted({1, federation.spoken, min(2, federation.tasks), federation.tasks})
     choices = tuple(_choice(_planned(federation, each)) for each in tried)
@@ -177,7 +178,7 @@ def _choice(outlook: Outlook) -> CapChoice:
 
 
 def _planned(federation: Federated, cap: int) -> Outlook:
-    """Without the comparison of caps."""
+    """The outlook under one cap, without the comparison of caps."""
     plan = calibrate(federation.budget, federation.tasks, federation.q, cap)
     schedule = _rounds_of(federation, plan)
     rounds = schedule is not None
@@ -200,7 +201,7 @@ def _planned(federation: Federated, cap: int) -> Outlook:
 
 
 def _rounds_of(federation: Federated, plan: Plan) -> Schedule | None:
-    """The gradient rounds that a run would choose under such a plan, if it would."""
+    """The schedule of gradient rounds, if a run would choose them under such a plan."""
     if not federation.all_labels or federation.sub_modes > 1:
         return None
     from cslr.methods.gradient_rounds import ROUNDS, prefers_rounds  # loads what training needs
@@ -210,7 +211,7 @@ def _rounds_of(federation: Federated, plan: Plan) -> Schedule | None:
 
 
 def _signal(outlook: Outlook) -> float:
-    """s: what speakers say about a mode over its noise."""
+    """s: the signal-to-noise ratio of a mode."""
     federation, full = outlook.federation, outlook.resolution.full_weight
     if outlook.plan.unit is None:
         return math.inf

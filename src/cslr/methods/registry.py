@@ -1,13 +1,13 @@
 """All methods by name, and the yardsticks that every one is compared with.
 
 A new method is a file in ``cslr.methods`` and a line here. FedCIL and FedTA, which are folders, are
-imported when they are asked for. The yardsticks are a constant, label texts only, and pooled
-training:
+imported at first use. The yardsticks are a constant, label texts only, and pooled training († means
+non-private):
 
-majority    the best constant among the labels seen, picked with the evaluation labels; ε = 0
+majority    the best constant among the labels seen, chosen with the test labels; ε = 0
 zero-shot   the label whose text is nearest; its scores are the b_j of forward transfer; ε = 0
-finetune†   pooled, non-private training on each task alone, without replay: the floor
-joint†      pooled, non-private training on all tasks so far: the ceiling
+finetune†   pooled training on each task in turn, without replay: the lower reference
+joint†      pooled training on all tasks so far: the upper reference
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _nearest_text(texts: FloatArray, family: Family) -> Fitted:
 
     def cosine(z: FloatArray) -> FloatArray:
         scores: FloatArray = (z @ texts.T)[:, labels]
-        # Answered one by one, only the nearest label is a yes.
+        # With independent outputs only the nearest label is predicted.
         return scores - scores.max(axis=1, keepdims=True) if family.sigmoid else scores
 
     return Fitted(cosine)
@@ -89,7 +89,7 @@ def finetune_stages(context: MethodContext) -> Stages:
 
 
 def joint_stages(context: MethodContext) -> Stages:
-    """A fresh head on everything seen, after every task, with as many steps a task as finetune."""
+    """A new head on all rows so far, after every task, with as many steps per task as finetune."""
     _charge(context)
     for tasks in range(len(context.tasks) + 1):
         yield partial(_on_all_tasks, context, tasks)
@@ -104,7 +104,7 @@ def _on_all_tasks(context: MethodContext, tasks: int) -> Fitted:
 
 
 def _charge(context: MethodContext) -> None:
-    """Rows are read without noise: from here on the ledger says ε = ∞."""
+    """Rows are read without noise: the ledger records ε = ∞."""
     context.ledger.charge(Charge("pooled training", 0, "head", None), lambda key: "")
 
 

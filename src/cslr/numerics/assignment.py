@@ -1,7 +1,7 @@
 """From a cost matrix to ids: nearest, Hungarian, entropic transport; and stable clustering.
 
-``cost`` is (..., L, K): what it costs to call list entry l by mode k. The answer is (..., L).
-SciPy's parts are loaded where they are used: most runs use one of them, or none.
+``cost`` (..., L, K) is the cost of assigning list entry l to mode k. The result is (..., L).
+Parts of SciPy are imported where they are used: most runs use one of them, or none.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def entropic_transport(
 
     The coupling P minimises ``⟨P, cost⟩ + regularisation · Σ P (log P − 1)`` with row sums
     ``row_weights`` (..., L) and column sums ``column_weights`` (..., K), each scaled to sum 1
-    (Cuturi 2013, by POT in the log domain). Rows of weight 0 carry nothing: they go to the
-    nearest mode. Columns of weight 0 receive nothing. A coupling still moving after 1 000
-    iterations is read as it stands.
+    (Cuturi 2013, by POT in the log domain). Rows of weight 0 are assigned to the nearest mode.
+    Columns of weight 0 receive nothing. A coupling that has not converged after 1 000 iterations
+    is used as it is.
     """
     matrix = _checked(cost)
     if not (0 < regularisation < np.inf):
@@ -105,12 +105,12 @@ def stable_clusters(distance: FloatArray, clusters: int) -> IntArray:
     """Average-linkage clusters of N points given their distances (N, N): ids (N,).
 
     The tree is cut into exactly ``clusters`` parts, or N if there are fewer points. Parts are
-    numbered by what they are, not by where they stand: larger first, then smaller mean distance
-    within, then smaller mean distance to all points, and only then the first member's place.
+    numbered by properties that do not depend on the order of points: larger first, then smaller
+    mean distance within, then smaller mean distance to all points; ties by the first member.
 
-    Guarantee: deterministic; permuting the points permutes the ids, as long as no two distances
-    of the tree tie and the first three rules tell all parts apart. Two parts that mirror each
-    other (two single points, say) have no such order and keep the one they came in.
+    Guarantee: deterministic; permuting the points permutes the ids, unless two distances of the
+    tree tie or the first three rules do not separate two parts. That happens if two parts mirror
+    each other (two single points, say); they are numbered in the order of the input.
     """
     from scipy.cluster.hierarchy import cut_tree, linkage
     from scipy.spatial.distance import squareform
@@ -132,7 +132,7 @@ def stable_clusters(distance: FloatArray, clusters: int) -> IntArray:
 
 
 def _numbered(labels: IntArray, distance: FloatArray) -> IntArray:
-    """The same parts under the numbers that ``stable_clusters`` promises."""
+    """The same parts, numbered by the rules of ``stable_clusters``."""
     parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
     def place(members: IntArray) -> tuple[int, float, float, int]:
@@ -147,5 +147,5 @@ def _numbered(labels: IntArray, distance: FloatArray) -> IntArray:
 
 
 def _total(values: FloatArray) -> float:
-    """A sum that does not depend on the order of its terms, down to the last bit."""
+    """A sum that does not depend on the order of its terms, to the last bit."""
     return float(np.sum(np.sort(values, axis=None)))

@@ -3,30 +3,29 @@
 Projections are Euclidean, onto the ball, the simplex, and the PSD cone with a floor. All work on
 the last axis (or the last two), broadcast over the rest, and are deterministic.
 
-Shrinkage moves a covariance of few samples towards a multiple of the identity by a closed form. The
-eigenvectors stay, and so does the trace. Small eigenvalues, which few samples underestimate, down
-to zero where there are fewer samples than dimensions, are raised, and large ones lowered.
+Shrinkage moves a covariance of few samples towards a multiple of the identity by a closed form. It
+keeps the eigenvectors and the trace. Small eigenvalues, which few samples underestimate (as zero if
+there are fewer samples than dimensions), are raised, and large ones lowered.
 Reference: Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
 estimation", IEEE Transactions on Signal Processing 58(10), 2010, eq. (23), the oracle approximating
-shrinkage (OAS), without its terms in 2/d, which vanish in high dimension; so does scikit-learn.
+shrinkage (OAS). Like scikit-learn, it leaves out the terms in 2/d, which vanish in high dimension.
 
-Factored covariances are those of K values of which some share effects, without a matrix of K × K
-numbers. In each of r directions
+Factored covariances are covariances of K values that share random effects, stored without K × K
+matrices. In each of r directions
 
-    C = D + U A Uᵀ,   D diagonal, U (K, q) how far each value has each factor, A diagonal (q, q),
+    C = D + U A Uᵀ,   D diagonal, U (K, q) the loadings of the factors, A diagonal (q, q),
 
 so by Woodbury's identity C⁻¹ = D⁻¹ − D⁻¹ U P Uᵀ D⁻¹ with P = A^½ M⁻¹ A^½ and
-M = I + A^½ Uᵀ D⁻¹ U A^½, and log|C| = log|D| + log|M|. A direction costs K q² + q³ where a dense
+M = I + A^½ Uᵀ D⁻¹ U A^½, and log|C| = log|D| + log|M|. A direction costs K q² + q³, while a dense
 inverse costs K³; with one effect that all values share, q = 1.
 
-Where values are in g groups and none is in two, each group with an effect of its own, those effects
-need not be among the factors: with B = D + a G Gᵀ in place of D, where G (K, g) has ones where a
-value belongs to a group,
+If one effect is constant within each of g disjoint groups of values, it need not be among the
+factors: with B = D + a G Gᵀ in place of D, where G (K, g) is the indicator matrix of the groups,
 
     B⁻¹ = D⁻¹ − D⁻¹ G W Gᵀ D⁻¹,   W = a / (1 + a s) diagonal, s = Gᵀ D⁻¹ 1
 
-(Sherman and Morrison, group by group), and a direction costs K q² + q³ however many groups there
-are; among the factors they would cost K g² + g³.
+(Sherman and Morrison, group by group). A direction then costs K q² + q³ for any number of groups;
+among the factors they would cost K g² + g³.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def row_by_row(function: Callable[[FloatArray], FloatArray], z: FloatArray) -> F
     """``function`` of each row of z (..., a), as (..., b).
 
     Guarantee: a row of the result depends on that row alone, bit for bit. A product of all rows at
-    once does not give that: its kernels round a row differently beside other rows.
+    once would not guarantee this: its rounding of a row can depend on the number of rows.
     """
     rows = z.reshape(-1, z.shape[-1])
     if not len(rows):
@@ -74,7 +73,7 @@ def row_by_row(function: Callable[[FloatArray], FloatArray], z: FloatArray) -> F
 
 # -- projections -----------------------------------------------------------------------------------
 
-# Taken off the length of a row that is shortened, so that rounding cannot push it out again.
+# Relative margin below the radius, so that rounding cannot push a clipped row outside again.
 _SLACK = 4 * float(np.finfo(np.float64).eps)
 
 
@@ -90,8 +89,8 @@ def _finite(name: str, values: FloatArray, least_ndim: int) -> FloatArray:
 def onto_ball(x: FloatArray, radius: float) -> FloatArray:
     """The nearest point of the ball: ``x · min(1, radius / ‖x‖)`` for each row of x (..., D).
 
-    Rows already inside come back bit for bit, so projecting twice is projecting once; with an
-    infinite radius all are. A longer row is shortened to ``radius`` less a few ulp.
+    Rows inside the ball are returned bit for bit, so projecting twice changes nothing; with an
+    infinite radius all rows are inside. A longer row is shortened to ``radius`` less a few ulp.
 
     Guarantee: ‖result‖ <= radius, up to one ulp of the norm's own summation. A row that is not
     finite is refused, never passed on.
@@ -112,7 +111,7 @@ def onto_ball(x: FloatArray, radius: float) -> FloatArray:
 def onto_simplex(v: FloatArray) -> FloatArray:
     """The nearest weights: argmin ‖w − v‖ over w >= 0, Σ w = 1, for each row of v (..., K).
 
-    w = max(v − θ, 0), with θ read off the sorted row: the largest j such that
+    w = max(v − θ, 0), with θ computed from the sorted row: the largest j such that
     ``j·v₍j₎ > Σ_{i<=j} v₍i₎ − 1`` gives ``θ = (Σ_{i<=j} v₍i₎ − 1) / j``.
 
     Guarantee: entries >= 0 that sum to 1 up to rounding, whatever the size of v.
@@ -120,7 +119,7 @@ def onto_simplex(v: FloatArray) -> FloatArray:
     rows = _finite("v", v, least_ndim=1)
     if rows.shape[-1] == 0:
         raise ValueError("v must have at least one column")
-    # Adding a constant changes nothing, and what lies 1 below the largest entry is always 0.
+    # A constant shift does not change the result, and entries 1 below the largest become 0.
     with np.errstate(over="ignore"):
         rows = np.maximum(rows - np.max(rows, axis=-1, keepdims=True), -1.0)
     descending = -np.sort(-rows, axis=-1)
@@ -157,7 +156,8 @@ def onto_psd(covariance: FloatArray, floor: float) -> FloatArray:
 
 
 def folded(matrices: FloatArray) -> FloatArray:
-    """Symmetric matrices (..., r, r) -> their upper triangles, of the same norm."""
+    """Symmetric matrices (..., r, r) -> upper triangles of the same norm (entries off the diagonal
+    times √2)."""
     places, factors = _triangle(matrices.shape[-1])
     flat = matrices.reshape(*matrices.shape[:-2], -1)
     triangle: FloatArray = flat.take(places, axis=-1)
@@ -167,7 +167,7 @@ def folded(matrices: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=4)
 def _triangle(dimension: int) -> tuple[IntArray, FloatArray]:
-    """The places of the upper triangle in a flat matrix, and the factor of each entry."""
+    """The indices of the upper triangle in a flat matrix, and the factor of each entry."""
     up, across = np.triu_indices(dimension)
     return up * dimension + across, np.where(up == across, 1.0, np.sqrt(2.0))
 
@@ -182,7 +182,7 @@ def unfolded(triangles: FloatArray, dimension: int) -> FloatArray:
 
 @lru_cache(maxsize=4)
 def _square(dimension: int) -> tuple[IntArray, FloatArray]:
-    """The places of a flat matrix in its upper triangle, and the factor of each entry."""
+    """For each entry of a flat matrix its index in the upper triangle, and its factor."""
     up, across = np.triu_indices(dimension)
     places = np.empty((dimension, dimension), dtype=np.int64)
     places[up, across] = places[across, up] = np.arange(len(up))
@@ -195,13 +195,13 @@ def _square(dimension: int) -> tuple[IntArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class SquareRoots:
-    """A covariance, whose square roots are computed when they are first asked for."""
+    """A covariance, whose square roots are computed at first use."""
 
     covariance: FloatArray  # (d, d)
 
     @cached_property
     def factor(self) -> FloatArray:
-        """(d, d) white noise -> noise of this covariance, symmetric."""
+        """(d, d) the symmetric square root: white noise times it has this covariance."""
         values, vectors = self._eigen
         return ((vectors * np.sqrt(values)) @ vectors.T).astype(np.float32)
 
@@ -222,7 +222,7 @@ class SquareRoots:
 
 
 def oas_intensity(covariance: FloatArray, samples: float) -> float:
-    """ρ in [0, 1], the weight of the identity: about effective rank / samples if small.
+    """ρ in [0, 1], the weight of the identity; if small, about effective rank / samples.
 
         ρ = (tr S² + tr² S) / ((n + 1) (tr S² − tr² S / d))
 
@@ -244,7 +244,7 @@ def oas_intensity(covariance: FloatArray, samples: float) -> float:
 
 
 def shrunk_covariance(covariance: FloatArray, samples: float) -> FloatArray:
-    """(d, d) (1 − ρ) S + ρ (tr S / d) I with ρ of ``oas_intensity``; of the same trace as S."""
+    """(d, d) (1 − ρ) S + ρ (tr S / d) I with ρ of ``oas_intensity``; it has the trace of S."""
     intensity = oas_intensity(covariance, samples)
     shrunk: FloatArray = (1.0 - intensity) * covariance
     shrunk[np.diag_indices_from(shrunk)] += intensity * np.trace(covariance) / len(covariance)
@@ -254,7 +254,7 @@ def shrunk_covariance(covariance: FloatArray, samples: float) -> FloatArray:
 # -- covariances of values that share effects ------------------------------------------------------
 
 NUMBERS: Final = 1 << 21
-"""Held at once while factors are added up: bounds memory, however many the directions are."""
+"""Numbers in memory at a time while factors are summed, for any number of directions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +331,7 @@ def _capacitance(
 
 
 def _traces_of(within: FloatArray, core: FloatArray, ends: IntArray) -> list[FloatArray]:
-    """For each effect (r,) the trace of its columns of Uᵀ C⁻¹ U."""
+    """For each effect (r,) the trace of its block of Uᵀ C⁻¹ U."""
     seen = within - within @ core @ within
     diagonal = np.diagonal(seen, axis1=-2, axis2=-1)  # (r, q)
     spans = pairwise(ends)
@@ -339,24 +339,24 @@ def _traces_of(within: FloatArray, core: FloatArray, ends: IntArray) -> list[Flo
 
 
 def _pieces(directions: int, numbers: int) -> Iterator[slice]:
-    """Some directions at a time, each of which needs so many numbers."""
+    """Slices of the directions, of which each needs ``numbers`` numbers in memory."""
     some = max(1, NUMBERS // max(numbers, 1))
     return (slice(begin, begin + some) for begin in range(0, directions, some))
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which values share an effect, where none has two of its groups."""
+    """Disjoint groups of values that share an effect."""
 
-    of: IntArray  # (K,) the group of each value, from 0 on; none is empty
+    of: IntArray  # (K,) the group of each value, numbered from 0 without gaps
 
     @cached_property
     def count(self) -> int:
-        """g."""
+        """g, the number of groups."""
         return int(self.of.max()) + 1
 
     def sums(self, values: FloatArray, axis: int = -1) -> FloatArray:
-        """Sums over the values of each group: g numbers in place of K along an axis."""
+        """Sums over the values of each group: g numbers instead of K along an axis."""
         order, begin = self._order
         if order is not None:
             values = np.take(values, order, axis=axis)
@@ -365,7 +365,7 @@ class Groups:
 
     @cached_property
     def _order(self) -> tuple[IntArray | None, IntArray]:
-        """The values group by group, None if they stand so already, and where groups begin."""
+        """The order that sorts values by group (None if they are sorted), and group starts."""
         order = np.argsort(self.of, kind="stable")
         begin = np.searchsorted(self.of[order], np.arange(self.count))
         return (None if (np.diff(order) > 0).all() else order), begin
@@ -432,7 +432,7 @@ def grouped(
     effects: Sequence[FloatArray],
     amounts: Sequence[FloatArray],
 ) -> GroupedCovariances:
-    """C of a diagonal (r, K), groups with a variance (r,), and effects as of ``factored``."""
+    """C of a diagonal (r, K), groups with a variance (r,), and effects as in ``factored``."""
     factors, ends = _side_by_side(diagonal.shape[1], effects)
     precision = 1.0 / diagonal
     loaded = 1.0 + amount[:, None] * groups.sums(precision)  # (r, g) 1 + a s
@@ -451,7 +451,7 @@ def grouped(
 def _solved_columns(
     precision: FloatArray, factors: FloatArray, groups: Groups
 ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-    """Some directions s at a time: D⁻¹ U (s, K, q) and Gᵀ D⁻¹ U (s, g, q)."""
+    """For slices of s directions: D⁻¹ U (s, K, q) and Gᵀ D⁻¹ U (s, g, q)."""
     for some in _pieces(len(precision), factors.size):
         scaled = precision[some, :, None] * factors
         yield some, scaled, groups.sums(scaled, axis=1)

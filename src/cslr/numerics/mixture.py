@@ -1,9 +1,9 @@
 """Stacked Gaussians, diagonal or full, and mixtures of them fitted by EM.
 
-K modes in d dimensions stand in one array, with any number of leading axes (clients, starts).
-Clients have different numbers of examples, so x is padded to (b, n, d) and ``mask`` (b, n) says
-which rows are real; what stands in the others never matters. EM is run for every client and every
-start at once, and no operation mixes two clients, so their order does not matter either.
+K modes in d dimensions are one array, with any number of leading axes (clients, starts). Clients
+have different numbers of examples, so x is padded to (b, n, d) and ``mask`` (b, n) says which rows
+are real; the values of the others have no effect. EM runs for all clients and all starts at once,
+and no operation mixes two clients, so their order does not matter either.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _diagonal_terms(gaussians: Gaussians, x: FloatArray) -> tuple[FloatArray, Fl
     variance = gaussians.covariance
     if not np.all(variance > 0):
         raise ValueError("gaussians.covariance must be positive")
-    # Seen from the middle of the data the three terms are small, and little cancels.
+    # Relative to the mean of the data the three terms are small, which limits cancellation.
     centre = np.sum(x, axis=-2, keepdims=True) / max(x.shape[-2], 1)
     x, mean = x - centre, gaussians.mean - centre
     precision = 1.0 / variance
@@ -120,8 +120,8 @@ def _cholesky(covariance: FloatArray) -> FloatArray:
 def sample(gaussians: Gaussians, modes: IntArray, rng: np.random.Generator) -> FloatArray:
     """One draw from the named mode for each row: modes (n,), mean (K, d) -> (n, d).
 
-    ``μ_k + C_k ε`` with Σ_k = C_k C_kᵀ. ε is drawn in row order, so row i of the same stream is
-    the same noise whatever the modes are.
+    ``μ_k + C_k ε`` with Σ_k = C_k C_kᵀ. ε is drawn in row order, so the noise of row i does not
+    depend on the modes.
     """
     chosen = np.asarray(modes)
     if gaussians.mean.ndim != 2:
@@ -152,8 +152,8 @@ def moments(gaussians: Gaussians) -> tuple[FloatArray, FloatArray]:
 def from_moments(mean: FloatArray, second: FloatArray, floor: float) -> Gaussians:
     """Σ = M − μμᵀ, symmetrised, eigenvalues raised to ``floor`` (diagonal: variances).
 
-    The inverse of ``moments`` where nothing lies under the floor; with floor > 0 always a proper
-    density, whatever noise the moments carry.
+    The inverse of ``moments`` if nothing is below the floor; with floor > 0 it is always a proper
+    density, even if the moments are noisy.
     """
     mean, second = np.asarray(mean, dtype=np.float64), np.asarray(second, dtype=np.float64)
     _check_mean(mean)
@@ -170,18 +170,17 @@ def log_density_of_moments(
 ) -> FloatArray:
     """``log_density(from_moments(mean, second, floor), x)`` for matrices: (..., n, K), x (n, d).
 
-    Of V diag(λ) Vᵀ = M − μμᵀ with λ raised to ``floor`` > 0 the density needs neither covariance
-    nor V: ``−½ [d log 2π + Σ_j log λ_j + Σ_j (v_jᵀ(x_i − μ))² / λ_j]``. One matrix at a time, so
-    that all of its work stays in the cache.
+    With V diag(λ) Vᵀ = M − μμᵀ and λ raised to ``floor`` > 0, the density
+    ``−½ [d log 2π + Σ_j log λ_j + Σ_j (v_jᵀ(x_i − μ))² / λ_j]`` is computed without forming the
+    covariance or V. One matrix at a time, so that all of its work stays in the cache.
 
-    Guarantee: equal to the two functions one after the other up to rounding.
+    Guarantee: equal to the two functions in sequence, up to rounding.
     """
     mean, second = np.asarray(mean, dtype=np.float64), np.asarray(second, dtype=np.float64)
     _check_mean(mean)
     if second.shape != (*mean.shape, mean.shape[-1]):
         raise ValueError(f"second must be a matrix for each mean, got {second.shape}")
-    if not (0 < floor < np.inf):
-        raise ValueError(f"floor must be finite and positive, got {floor}")
+    _check_floor(floor)
     if not (np.isfinite(mean).all() and np.isfinite(second).all()):
         raise ValueError("mean and second must be finite")
     d = mean.shape[-1]
@@ -200,7 +199,7 @@ def _square(mean: FloatArray, is_full: bool) -> FloatArray:
 
 # -- mixtures --------------------------------------------------------------------------------------
 
-# A component with less than this share of its client's mass cannot move the client's sums.
+# A component with less than this share of its client's mass cannot change the client's sums.
 _EMPTY = float(np.finfo(np.float64).eps)
 
 
@@ -238,8 +237,8 @@ def e_step(mixture: Mixture, x: FloatArray, mask: BoolArray) -> tuple[FloatArray
     """Responsibilities (..., n, K) and log-likelihood (...,) of x (..., n, d) under the mixture.
 
     ``r_ik = π_k N(x_i; k) / Σ_j π_j N(x_i; j)`` and ``Σ_i log Σ_k π_k N(x_i; k)`` over the real
-    rows; rows masked out have responsibility 0, a client without any has log-likelihood 0. A
-    mixture whose weights are all 0 explains nothing: responsibility 0, log-likelihood −∞.
+    rows. Masked rows have responsibility 0, and a client without real rows has log-likelihood 0. A
+    mixture whose weights are all 0 gives responsibilities 0 and log-likelihood −∞.
     """
     density = log_density(mixture.gaussians, _real_rows(x, mask))
     with np.errstate(divide="ignore"):
@@ -254,21 +253,15 @@ def e_step(mixture: Mixture, x: FloatArray, mask: BoolArray) -> tuple[FloatArray
     return share, np.sum(np.where(mask, evidence, 0.0), axis=-1)
 
 
-def m_step(
-    responsibilities: FloatArray,
-    x: FloatArray,
-    mask: BoolArray,
-    floor: float,
-    prior: Gaussians | None = None,
-) -> Mixture:
-    """The most likely diagonal mixture given responsibilities (..., n, K) of x (..., n, d).
+def m_step(responsibilities: FloatArray, x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
+    """The maximum-likelihood diagonal mixture given responsibilities (..., n, K) of x (..., n, d).
 
     ``N_k = Σ_i r_ik``, ``π_k = N_k / Σ_j N_j``, ``μ_k = Σ_i r_ik x_i / N_k``,
     ``v_k = max(Σ_i r_ik (x_i − μ_k)² / N_k, floor)``.
 
     Guarantee: where no variance is floored, Σ_k π_k μ_k and Σ_k π_k (v_k + μ_k²) are the client's
-    own mean and second moment. A component without mass has weight 0 and the prior's mean and
-    variance, or 0 and ``floor``; a client without examples has only such components.
+    own mean and second moment. A component without mass has weight 0, mean 0 and variance
+    ``floor``; a client without examples has only such components.
     """
     _check_floor(floor)
     rows = _real_rows(x, mask)
@@ -280,7 +273,7 @@ def m_step(
     empty = mass <= _EMPTY * np.sum(mass, axis=-1, keepdims=True)
     mass = np.where(empty, 0.0, mass)
     weights = mass / _or_one(np.sum(mass, axis=-1, keepdims=True))
-    # Around the client's own mean the difference of two squares loses nothing that matters.
+    # Relative to the client's own mean the difference of two squares loses little precision.
     centre = _mean(rows, mask)
     transposed = np.swapaxes(share / _or_one(mass)[..., None, :], -1, -2)
     rows = rows - centre  # where a row is masked out, its share is 0
@@ -288,19 +281,9 @@ def m_step(
     variance = transposed @ np.square(rows, out=rows)
     variance -= np.square(offset)
     np.maximum(variance, floor, out=variance)
-    spare = _spare(prior, offset.shape[-2:], floor)
-    mean = np.where(empty[..., None], spare.mean, offset + centre)
-    variance = np.where(empty[..., None], spare.covariance, variance)
+    mean = np.where(empty[..., None], 0.0, offset + centre)
+    variance = np.where(empty[..., None], floor, variance)
     return Mixture(weights, Gaussians(mean, variance))
-
-
-def _spare(prior: Gaussians | None, shape: tuple[int, ...], floor: float) -> Gaussians:
-    """What stands in the place of an empty component; shape is (K, d)."""
-    if prior is None:
-        return Gaussians(np.zeros(shape), np.full(shape, floor))
-    if prior.is_full or prior.mean.shape[-2:] != shape:
-        raise ValueError(f"prior must be diagonal of shape (..., {shape[0]}, {shape[1]})")
-    return prior
 
 
 def _or_one(mass: FloatArray) -> FloatArray:
@@ -308,7 +291,7 @@ def _or_one(mass: FloatArray) -> FloatArray:
 
 
 def _mean(rows: FloatArray, mask: BoolArray) -> FloatArray:
-    """The mean (..., 1, d) of the real rows, 0 if there is none; the others hold zeros."""
+    """The mean (..., 1, d) of the real rows, 0 if there is none; other rows must be zeros."""
     count = np.sum(mask, axis=-1)[..., None, None]
     mean: FloatArray = np.sum(rows, axis=-2, keepdims=True) / np.maximum(count, 1)
     return mean
@@ -320,8 +303,9 @@ def fit(
     """EM with diagonal covariances for x (b, n, d) from starts (s, b, K, d): a Mixture of (b,).
 
     Every start begins with equal weights and the client's own variances (floored) and takes
-    ``iterations`` steps; each client keeps its most likely start, the lower of equals. K = 1
-    gives the mean and variance of the real rows. Deterministic; clients do not touch each other.
+    ``iterations`` steps; each client keeps the start of highest likelihood, the first if several
+    are equal. K = 1 gives the mean and variance of the real rows. Deterministic; a client's result
+    does not depend on other clients.
     """
     _check_floor(floor)
     if iterations < 1:
@@ -349,7 +333,7 @@ def fit(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The real rows of b clients, each about its client's mean; zeros in place of the others."""
+    """The real rows of b clients, each minus its client's mean; the other rows are zeros."""
 
     centre: FloatArray  # (b, 1, d)
     powers: FloatArray  # (b, n, 2 d): the rows, and their squares
@@ -379,7 +363,7 @@ class _Rows:
 def _expect(
     rows: _Rows, weights: FloatArray, mean: FloatArray, variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """``e_step`` for all starts: shares (b, s, K, n), log-likelihoods (b, s) but for a constant.
+    """``e_step`` for all starts: shares (b, s, K, n), log-likelihoods (b, s) up to a constant.
 
     ``Σ (x − μ)²/v = x²·(1/v) − 2 x·(μ/v) + Σ μ²/v``: one product with ``rows.powers`` for each
     client, for all its starts and components together.
@@ -428,8 +412,8 @@ def _maximise(
 def one_component(x: FloatArray, mask: BoolArray, floor: float) -> Mixture:
     """What ``fit`` gives for K = 1: the mean and variance of the real rows of x (b, n, d).
 
-    Guarantee: rows are added up one after the other, so a client's numbers do not depend on how
-    far it is padded.
+    Guarantee: rows are added up one after the other, so a client's result does not depend on how
+    many rows it is padded to.
     """
     _check_floor(floor)
     rows = _real_rows(x, mask)

@@ -2,8 +2,8 @@
 
     A = Q T Qᵀ, T = U diag(λ) Uᵀ tridiagonal:   yᵀ V f(λ) Vᵀ y = Σ_j f(λ_j) (Uᵀ Qᵀ y)_j²
 
-V = Q U is never formed: the reflectors of Q are applied to the few vectors y, which takes two
-thirds of the time of ``numpy.linalg.eigh``. Steps are LAPACK's ``sytrd``, ``ormqr`` and ``stevd``.
+V = Q U is never formed: the reflectors of Q are applied to the few vectors y. This takes two thirds
+of the time of ``numpy.linalg.eigh``. The steps are LAPACK's ``sytrd``, ``ormqr`` and ``stevd``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cslr.arrays import FloatArray
 __all__ = ["floored_forms"]
 
 _BLOCK = 64
-"""Columns that LAPACK may work on at a time."""
+"""Block size of LAPACK's work space, in columns."""
 
 
 def floored_forms(matrix: FloatArray, floor: float, y: FloatArray) -> tuple[FloatArray, float]:
@@ -23,7 +23,7 @@ def floored_forms(matrix: FloatArray, floor: float, y: FloatArray) -> tuple[Floa
 
     matrix: symmetric; its lower triangle is read. y: (n, d).
 
-    Guarantee: as by eigenvalues and eigenvectors, up to rounding.
+    Guarantee: equal to the result from eigenvalues and eigenvectors, up to rounding.
     """
     values, along = _in_eigenvectors(matrix, y)
     values = np.maximum(values, floor)
@@ -32,9 +32,9 @@ def floored_forms(matrix: FloatArray, floor: float, y: FloatArray) -> tuple[Floa
 
 
 def _in_eigenvectors(matrix: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues (d,), rising, and the coordinates (d, n) of y (n, d) along eigenvectors."""
+    """Eigenvalues (d,), ascending, and the coordinates (d, n) of y (n, d) along eigenvectors."""
     d = len(matrix)
-    if d < 3 or not len(y):  # LAPACK's wrappers take no empty reflectors
+    if d < 3 or not len(y):  # SciPy's wrappers accept no empty arrays of reflectors
         values, vectors = np.linalg.eigh(matrix)
         return values, vectors.T @ y.T
     from scipy.linalg import lapack  # takes a while to load, and most runs need none of it

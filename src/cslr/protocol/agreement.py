@@ -3,18 +3,18 @@
 The clipping bound comes from *simulated clients on the public corpus*: groups of similar sentences
 act as labels, small samples of them as clients.
 
-The ledger records sketches of the public data with the plan, short numeric summaries that are
-compared within a tolerance. Embeddings of the same sentences differ between machines in their last
-bits. What follows from them then differs too: mostly as little, but sentences that are as near as
-each other to a topic may change places, and directions of nearly equal variance turn into each
-other. A sketch is a list of numbers that moves little when that happens and much when sentences,
-label texts or an encoder are others. ``records.agree`` compares two of them: the Euclidean distance
-may be at most ``within``.
+With the plan the ledger records sketches of the public data: short lists of numbers that are
+compared within a tolerance. They are needed because embeddings of the same sentences differ between
+machines in their last bits. What is computed from them mostly differs as little, but two sentences
+at nearly the same distance from a topic may change places, and directions of nearly equal variance
+may rotate into each other. A sketch changes little when that happens, and much when the sentences,
+the label texts or the encoder are different. ``records.agree`` compares two sketches: their
+Euclidean distance may be at most ``within``.
 
-    centre, texts      random projections: their distance is about that of the vectors themselves
-    spectrum, bounds   logarithms, so that a distance is a relative one
-    others             seen through B = Σ b_i v_i v_iᵀ / b_1, the public between-topic covariance:
-                       neither the sign of a direction nor a turn among equal ones changes it
+    centre, texts      random projections, which keep distances approximately
+    spectrum, bounds   logarithms, so that distances are relative
+    others             projected with B = Σ b_i v_i v_iᵀ / b_1, the public between-topic covariance:
+                       invariant to signs of directions and to rotations among equal ones
 
 The projections have entries ±1/√k (Achlioptas 2003) from SHAKE-256: the same on every machine and
 with every version of NumPy.
@@ -56,11 +56,12 @@ __all__ = ["Agreement", "simulated_clients"]
 DIAGONAL_SCALE: Final = 0.01
 TARGET_SCALE: Final = 0.1
 FILLED: Final = 0.75
-"""Share of the registered clients expected to speak fully about a mode."""
+"""Share of the registered clients that are expected to contribute to a mode with full weight."""
 SIMULATED_CLIENTS: Final = 64
 BOUND_QUANTILE: Final = 0.1
-"""Most clients are clipped: what counts is the direction in which a client points, and a smaller
-bound lowers signal and noise alike until a client with little to say weighs as much as any."""
+"""Quantile of the simulated clients' norms that becomes the clipping bound. Most clients are
+clipped: the direction of a contribution matters most. A smaller bound lowers noise and signal
+alike, until a client with little data weighs as much as any other."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,7 @@ class Agreement:
     clients: int  # N, registered
     family: Family
     release: str = "sum"  # or "list": before the sum, every client's noised list
-    clipping: str = (
-        "joint"  # or "separate": weights, means, second moments and targets by themselves
-    )
+    clipping: str = "joint"  # or "separate": a clip of its own for each of the four statistics
     bounds: tuple[float, ...] = (1.0,)  # S of each clip
     list_bound: float = 1.0  # S of a list
     kept: float = 1.0
@@ -86,11 +85,11 @@ class Agreement:
     resolution: Resolution = FEW_UNITS
     clients_per_person: int = 1
     paper: PaperConstants | None = None
-    """The constants of the paper's protocol, where that is run to the letter."""
+    """The constants of the paper's protocol, if it is run exactly as written."""
 
     @property
     def expected_weight(self) -> float:
-        """The expected sum of a mode's weights if all registered clients participate."""
+        """The expected sum of a mode's weights, if all registered clients participate."""
         return FILLED * self.kept * self.clients
 
     def layout(self, modes: int) -> Layout:
@@ -114,7 +113,7 @@ class Agreement:
     def list_layout(self, groups: int) -> Layout:
         """The layout of a list that is released: weights, means and one spread for each entry."""
         entries = groups * self.learner.size
-        if self.paper is not None:  # whole entries, each statistic in its own unit
+        if self.paper is not None:  # complete entries with full second moments, unscaled
             r, outputs = self.space.dimension, self.family.outputs
             return Layout(entries, r, r * (r + 1) // 2, outputs, 1.0, 1.0, 1.0)
         scales = (FEW_UNITS.weight_scale, FEW_UNITS.second_scale, 1.0)
@@ -156,7 +155,7 @@ class Agreement:
         head: Head | None,
         earlier: Sequence[TaskRelease],
     ) -> Request:
-        """The same with prototypes moved to the means that earlier releases predict."""
+        """As ``request``, with prototypes moved to the means that earlier releases predict."""
         if self.paper is not None:
             return self.request(task, labels, head=head)
         modes = self.modes.of_groups(self.modes.groups_of(labels))
@@ -195,13 +194,13 @@ class Agreement:
         )
 
     def _candidates_of(self, groups: tuple[tuple[int, ...], ...]) -> FloatArray | None:
-        """(groups, V, r) what the modes of these groups may be selected from."""
+        """(groups, V, r) the public candidates for the means of these groups' modes."""
         if self.modes.candidates is None:
             return None
         return self.modes.candidates[[self.modes.groups.index(group) for group in groups]]
 
     def public_facts(self) -> dict[str, object]:
-        """The public facts that the ledger records with the plan: sketches, see above."""
+        """The public facts that the ledger records with the plan; arrays as sketches."""
         facts: dict[str, object] = {
             "space": space_facts(self.space),
             "seed": self.seed,
@@ -217,7 +216,7 @@ class Agreement:
             "bounds": bounds_sketch((*self.bounds, self.list_bound)),
             "model": model_facts(),
         }
-        if self.resolution != FEW_UNITS:  # plans of few units are as they were before
+        if self.resolution != FEW_UNITS:  # plans of few units stay equal to those of old versions
             facts["resolution"] = self.resolution.facts()
         if self.paper is not None:
             facts["paper"] = self.paper.model_dump(mode="json", exclude=SHARED_CONSTANTS)
@@ -229,7 +228,10 @@ class Agreement:
 def simulated_clients(
     public: FloatArray, labels: int, seeds: Seeds, rows: int = FEW_UNITS.simulated_rows
 ) -> Examples:
-    """Units of public sentences (n, d); each holds ``rows`` of ``labels`` groups of like ones."""
+    """Units made of public sentences (n, d); each has ``rows`` from each of ``labels`` topics.
+
+    A topic is a random sentence with those nearest to it.
+    """
     rng = seeds.at("simulated clients")
     z = public.astype(np.float64)
     size = max(FEW_UNITS.simulated_rows, len(z) // 25)
@@ -246,17 +248,17 @@ def simulated_clients(
 # -- sketches: public facts for the plan -----------------------------------------------------------
 
 CENTRE_WITHIN: Final = 3e-5
-"""Of the length 1 that embeddings have. Errors of 1e-6 in every entry of all public embeddings, the
-same in all of them, move the centre by 2e-5 in 384 dimensions; errors that differ from sentence to
-sentence much less. One other sentence among 10,000 moves it by about 1e-4."""
+"""Relative to embeddings of length 1. If every entry of all public embeddings has the same error of
+1e-6, the centre moves by 2e-5 in 384 dimensions; independent errors move it much less. Replacing
+one sentence of 10,000 moves it by about 1e-4."""
 TEXT_WITHIN: Final = 1e-4
 """The same for a label text: errors of 1e-6 move it by 2e-5, a changed word by 1e-2 or more."""
 TOPIC_WITHIN: Final = 0.01
-"""Relative, for what depends on which sentences are neighbours: a few of them change places."""
+"""Relative, for what depends on which sentences are neighbours, since a few may change places."""
 PROTOTYPE_WITHIN: Final = 0.02
-"""Of the length 1 of embeddings, for each mode: sentences that stand for a label may change."""
+"""Relative to embeddings of length 1, for each mode: a few sentences of a label may change."""
 BOUND_WITHIN: Final = 0.02
-"""Relative, for a quantile over simulated clients of public sentences."""
+"""Relative, for a quantile over simulated clients made of public sentences."""
 _LEADING: Final = 8
 _MANY: Final = 64
 _FEW: Final = 8
@@ -306,7 +308,7 @@ def bounds_sketch(bounds: tuple[float, ...]) -> Sketch:
 
 
 def _spectrum(space: PublicSpace) -> FloatArray:
-    """(8 + 1,) the largest between-topic variances, and all within-topic variance."""
+    """(8 + 1,) the largest between-topic variances, and the total within-topic variance."""
     return np.append(space.between[:_LEADING], np.trace(space.within))
 
 
@@ -323,7 +325,7 @@ def _through(space: PublicSpace) -> FloatArray:
 
 
 def _probes(name: str, count: int, width: int) -> FloatArray:
-    """(count, width) ±1/√count: a product with them keeps the length of a vector, on average."""
+    """(count, width) ±1/√count: a random projection that keeps lengths on average."""
     bits = hashlib.shake_256(f"cslr/sketch/1/{name}".encode()).digest(-(-count * width // 8))
     signs = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))[: count * width]
     probes: FloatArray = (2.0 * signs - 1.0).reshape(count, width) / np.sqrt(count)
@@ -336,6 +338,6 @@ def _logs(values: FloatArray) -> FloatArray:
 
 
 def _unit(values: FloatArray) -> FloatArray:
-    """Of length 1: a distance is then a relative one."""
+    """Scaled to length 1, so that distances are relative."""
     unit: FloatArray = values / max(float(np.linalg.norm(values)), np.finfo(np.float64).tiny)
     return unit

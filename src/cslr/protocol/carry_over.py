@@ -23,8 +23,8 @@ from cslr.protocol.translation import Affine
 __all__ = ["Carry", "Passage", "carried", "lifted", "passage", "raw_passage"]
 
 Carry = Literal["mapped", "dropped", "raw"]
-"""What becomes of earlier releases: taken along by the map; left behind; or, to show what that
-does, their numbers reused as if they were coordinates of the new encoder."""
+"""What happens to earlier releases: they are mapped, dropped, or, for comparison, their numbers are
+reused as if they were coordinates of the new encoder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Passage:
 
     matrix: FloatArray  # (r, r')
     offset: FloatArray  # (r',)
-    matters: FloatArray  # (r',) how much topics are expected to differ along each new direction
+    matters: FloatArray  # (r',) public variance between topics along each new direction
 
     @property
     def loudness(self) -> float:
@@ -66,7 +66,7 @@ def raw_passage(old: PublicSpace, new: PublicSpace) -> Passage:
 
 
 def carried(release: TaskRelease, way: Passage) -> TaskRelease:
-    """The release as if clients had compared themselves in the new space."""
+    """The release as if clients had computed their statistics in the new space."""
     if release.sums.second.shape[-1] > 1:
         raise ConfigError(
             "replay.second_moments must be 'shared' to carry releases over to another "
@@ -83,7 +83,7 @@ def carried(release: TaskRelease, way: Passage) -> TaskRelease:
 
 
 def lifted(replay: Replay, way: Passage) -> Replay:
-    """Q_{1:t} over the directions of the new space; modes keep weights, targets and scales."""
+    """Q_{1:t} in the new space; modes keep their weights, targets and scales."""
     if replay.covariance is not None or replay.relative.shape[1] > 1:
         raise ConfigError(
             "replay.second_moments must be 'shared' to lift a replay into another encoder's space"

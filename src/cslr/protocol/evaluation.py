@@ -1,18 +1,18 @@
 """Private evaluation: correct answers on clients' test rows as one noisy, charged sum.
 
-A unit (a client) with test rows of m tasks says for each of these tasks which share a_j of its rows
-is answered rightly and which wrongly, both divided by √m, and zeros for the other tasks:
+A unit (a client) with test rows of m tasks sends for each of these tasks the share a_j of its rows
+that is answered correctly and the share that is not, both divided by √m; zeros for other tasks:
 
     v = (a_1, 1 − a_1, ..., a_T, 1 − a_T) / √m,    ‖v‖ ≤ 1
 
-So the clip at S = 1 shortens no vector, and a vector depends on the unit's own rows and on what was
-released before. From the released sums (R_j, W_j) of a task anyone can compute
+So the clip at S = 1 never shortens a vector. A vector depends only on the unit's own rows and on
+what was released before. From the released sums (R_j, W_j) of a task anyone can compute
 
     accuracy  R_j / (R_j + W_j)
 
-which is the mean over units of their shares of right answers, where a unit that tests m tasks has
-weight 1/√m in each. To first order noise of σ in each sum moves it by a standard deviation of
-σ √(a² + (1 − a)²) / (R_j + W_j).
+the weighted mean of the units' shares of correct answers; a unit with test rows of m tasks has
+weight 1/√m in each. To first order, noise of standard deviation σ in each sum gives it a standard
+error of σ √(a² + (1 − a)²) / (R_j + W_j).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from cslr.protocol.ports import Ask, Cohort, Keep, release_sum
 __all__ = ["LABEL", "Exam", "Graded", "Measured", "answers_of", "measured", "read", "shares_of"]
 
 LABEL: Final = "evaluation"
-"""The name of the release in the ledger and among what is kept."""
+"""The name of the release in the ledger and of the saved vector."""
 GRID: Final = Grid(1.0)
 LEAST_WEIGHT: Final = 3.0
-"""Standard deviations of its noise that a task's weight must exceed for its accuracy to be told."""
+"""A task's accuracy is reported if its weight exceeds this many standard deviations of noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Accuracy per task from released values, so it may be stored."""
+    """Accuracy per task, computed from released values, so it may be stored."""
 
     accuracy: FloatArray  # (T,) in [0, 1], NaN where too few units have test rows
-    error: FloatArray  # (T,) standard error by the noise alone, NaN where accuracy is
+    error: FloatArray  # (T,) standard error due to the noise alone, NaN where accuracy is
 
 
 @dataclass(frozen=True)
 class Exam:
-    """PUBLIC. What is asked about the model that units were given."""
+    """PUBLIC. The evaluation request; units already have the model that is evaluated."""
 
     tasks: int  # T
 
@@ -61,11 +61,11 @@ class Graded:
 
     right: BoolArray  # (n,)
     tasks: IntArray  # (n,)
-    units: IntArray  # (n,) whose row it is
+    units: IntArray  # (n,) the unit of each row
 
 
 def shares_of(right: BoolArray, tasks: IntArray, count: int) -> FloatArray:
-    """(2T,) what one unit says about its own rows: right (n,) of tasks (n,), of T = count tasks."""
+    """(2T,) the vector v of one unit, from its rows: right (n,), tasks (n,); T = count tasks."""
     rows = np.bincount(tasks, minlength=count)
     hits = np.bincount(tasks, weights=right, minlength=count)
     held = rows > 0
@@ -77,7 +77,7 @@ def shares_of(right: BoolArray, tasks: IntArray, count: int) -> FloatArray:
 
 
 def answers_of(graded: Graded, ask: Ask[Exam]) -> Bounded:
-    """On the device: what units say about their own test rows, clipped.
+    """On the device: the vector of each unit, from its own test rows, clipped.
 
     Without any unit it is one row of zeros, so that a sum without test rows can be released.
     """
@@ -96,7 +96,7 @@ def measured(
 ) -> Released[Measured]:
     """The evaluation that the plan includes; an interrupted one is not charged again.
 
-    cohort: the units with test rows, who are given the model that is evaluated.
+    cohort: the units with test rows, which have the model that is evaluated.
 
     Guarantee: one Gaussian release of multiplier ``plan.evaluation_sigma``, in which zeroing a unit
     moves the sum by at most 1, charged before its noise is drawn.
@@ -111,7 +111,7 @@ def measured(
 
 
 def read(sums: FloatArray, sigma: float) -> Measured:
-    """Accuracy and its standard error from released sums (2T,) with noise σ in each."""
+    """Accuracy and its standard error from released sums (2T,), each with noise of std σ."""
     right, wrong = sums.reshape(-1, 2).T
     weight = right + wrong
     known = weight > LEAST_WEIGHT * math.sqrt(2.0) * sigma

@@ -9,12 +9,12 @@ A ``Family`` says what the bounded vector y is that a head should predict (paper
 | tagging        | O or a type        | one-hot over B- and I- tags  | softmax |
 
 A head (paper, Appendix E: 384 -> 128 -> C) is plain arrays; using it and training it need NumPy
-only. Gradients of losses are over any number of heads at once: leading dimensions are heads and
-stay apart; n are rows, o outputs, h hidden units. Adam works on stacks of arrays, in place and in
+only. Gradients are computed for any number of heads at once: leading dimensions are heads, which do
+not mix; n are rows, o outputs, h hidden units. Adam works on stacks of arrays, in place and in
 float32. Reference: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015,
-Algorithm 1, with β₁ = 0.9, β₂ = 0.999, ε = 1e-8. The moments are kept without their factors 1 − β,
-which the length of a step and ε take over: fewer passes over the arrays, and the steps of
-``torch.optim.Adam`` up to rounding.
+Algorithm 1, with β₁ = 0.9, β₂ = 0.999, ε = 1e-8. The moments are stored without their factors
+1 − β; step size and ε are rescaled instead. This takes fewer passes over the arrays and gives the
+steps of ``torch.optim.Adam`` up to rounding.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 OUTSIDE: Final = 0.8
-"""Share of the words of running text that are part of no name."""
+"""Share of the words of running text that are part of no entity."""
 
 FamilyName = Literal["classification", "intents", "tagging"]
 
@@ -69,16 +69,16 @@ class Family:
 
     @property
     def outputs(self) -> int:
-        """What a head scores: labels, or the tags O, B-1, I-1, B-2, ..."""
+        """Number of scores of a head: one per label, or per tag O, B-1, I-1, B-2, ..."""
         return 2 * self.labels - 1 if self.name == "tagging" else self.labels
 
     @property
     def sigmoid(self) -> bool:
-        """Whether outputs are answered one by one, and not against each other."""
+        """Whether each output is a decision of its own (sigmoid), not one of a softmax."""
         return self.name == "intents"
 
     def sent(self, pooled: bool = False) -> int:
-        """Number of target values y that a client sends per mode: none if the label implies them.
+        """Number of target values y that a client sends per mode: 0 if the label implies them.
 
         pooled: whether a mode may be about several labels.
         """
@@ -86,19 +86,19 @@ class Family:
 
     @property
     def usual(self) -> FloatArray:
-        """(c, outputs) what is publicly expected of y in the modes of each label."""
+        """(c, outputs) the publicly expected y of each label's modes."""
         return np.stack([self.usual_of((label,)) for label in range(self.labels)])
 
     @property
     def shares(self) -> FloatArray:
-        """(c,) how often labels are publicly expected to be met."""
+        """(c,) the publicly expected frequencies of labels."""
         if self.name != "tagging" or self.labels == 1:
             return np.full(self.labels, 1.0 / self.labels)
         names = np.full(self.labels - 1, (1.0 - OUTSIDE) / (self.labels - 1))
         return np.concatenate([[OUTSIDE], names])
 
     def usual_of(self, group: Sequence[int]) -> FloatArray:
-        """(outputs,) what is publicly expected of y in a mode about any label of the group."""
+        """(outputs,) the publicly expected y of a mode about any label of the group."""
         usual = np.zeros(self.outputs)
         for label in group:
             if self.name == "tagging" and label > 0:
@@ -114,11 +114,11 @@ class Family:
 
     @property
     def bound(self) -> float:
-        """B_y: no y is longer; four intents at once are not cut."""
+        """B_y: the largest norm of y; 2 leaves up to four intents of one text unclipped."""
         return 2.0 if self.name == "intents" else 1.0
 
     def targets(self, answers: Sequence[Sequence[int]]) -> FloatArray:
-        """y (n, outputs) of n examples, each with the outputs that are right for it, clipped."""
+        """y (n, outputs) of n examples from the correct outputs of each, clipped to B_y."""
         y = np.zeros((len(answers), self.outputs), dtype=np.float32)
         for row, answer in enumerate(answers):
             y[row, list(answer)] = 1.0
@@ -127,7 +127,7 @@ class Family:
         return clipped
 
     def projected(self, y: FloatArray) -> FloatArray:
-        """The nearest possible targets: each row a distribution, or each entry in [0, 1]."""
+        """The nearest valid targets: each row a distribution, or each entry in [0, 1]."""
         return np.clip(y, 0.0, 1.0) if self.sigmoid else onto_simplex(y)
 
 
@@ -145,12 +145,12 @@ class HeadSettings:
     learning_rate: float = 3e-4
     batch: int = 256
     sigmoid: bool = False
-    """Whether each output is answered by itself (binary) or all against each other."""
+    """Whether each output is a binary decision of its own; otherwise a softmax over all."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """x ↦ relu(x W₁ + b₁) W₂ + b₂ over the labels it knows."""
+    """x ↦ relu(x W₁ + b₁) W₂ + b₂: logits over the outputs of a family."""
 
     weights1: FloatArray  # (d, h)
     bias1: FloatArray  # (h,)
@@ -166,7 +166,7 @@ class Head:
 def initial_head(
     dimension: int, labels: int, settings: HeadSettings, rng: np.random.Generator
 ) -> Head:
-    """Uniform in ±1/√fan-in, the same for the same stream."""
+    """A head with weights uniform in ±1/√fan-in; deterministic given the random stream."""
 
     def uniform(fan_in: int, *shape: int) -> FloatArray:
         limit = 1.0 / np.sqrt(fan_in)
@@ -188,10 +188,10 @@ def train_head(
     rng: np.random.Generator,
     on_pass: Callable[[], None] = lambda: None,
 ) -> Head:
-    """Adam on the (binary) cross-entropy against the targets; a pass is shuffled into batches.
+    """Adam on the (binary) cross-entropy against the targets; a pass is split into random batches.
 
-    Deterministic for the same start, passes and stream. In float32; beside the same training in
-    torch weights differ by rounding (relative 1e-6 in the tests).
+    Deterministic for the same start, passes and stream. In float32; weights differ from those of
+    the same training in torch by rounding (relative 1e-6 in the tests).
     """
     adam = Adam(list(vars(start).values()), settings.learning_rate)
     for z, targets in passes:
@@ -222,11 +222,11 @@ def _fill_gradients(adam: Adam, z: FloatArray, targets: FloatArray, one_by_one: 
     below.sum(axis=0, out=to_bias1)
 
 
-# -- heads that are linear rules -------------------------------------------------------------------
+# -- linear rules as heads -------------------------------------------------------------------------
 
 
 def zero_shot_head(texts: FloatArray) -> Head:
-    """The similarity to each of the label texts (c, d), as a head."""
+    """A head whose scores are the similarities to the label texts (c, d)."""
     return linear_head(texts, np.zeros(len(texts)))
 
 
@@ -242,19 +242,20 @@ def linear_head(weights: FloatArray, bias: FloatArray) -> Head:
 
 
 def rule_of(head: Head) -> tuple[FloatArray, FloatArray]:
-    """W (c, d) and b (c,) of a head that is linear.
+    """W (c, d) and b (c,) of a head that is a linear rule.
 
-    Its hidden units come in pairs u, −u whose outputs have opposite signs, or are silent.
+    Its hidden units come in pairs u, −u whose output weights have opposite signs, or have zero
+    output weights.
     """
     says = head.weights2.astype(np.float64) / 2
     return (head.weights1 @ says).T, head.bias1 @ says + head.bias2
 
 
 def mixed(head: Head, other: Head, z: FloatArray, known: BoolArray, share: float) -> Head:
-    """``head`` with a share of the scores of ``other``, both as wide on samples z (n, d).
+    """(1 − share) × the scores of ``head`` + share × those of ``other``, as one head.
 
-    known: (c,) the labels whose differences count. share: from 0, the head as it is, to 1, the
-    other.
+    The scores of ``other`` are rescaled to the spread of those of ``head`` on samples z (n, d).
+    known: (c,) the labels whose scores the spread is measured on.
     """
     scores = [each.scores(z)[:, known] for each in (head, other)]
     wide = [np.square(each - each.mean(axis=1, keepdims=True)).mean() for each in scores]
@@ -274,17 +275,17 @@ FIRST: Final = 0.9  # β₁
 SECOND: Final = 0.999  # β₂
 LEAST: Final = 1e-8  # ε
 BLOCK: Final = 1 << 16
-"""Numbers that are moved at a time, so that all they need stays in the cache."""
+"""Parameters that are updated at a time, so that all their state stays in the cache."""
 
 
 class Adam:
     """Adam for several arrays; values and gradients are views into one flat vector each.
 
-    All operations are elementwise, so models stacked in an array do not mix.
+    All operations are elementwise, so models that are stacked in an array do not mix.
     """
 
     def __init__(self, start: Sequence[FloatArray], learning_rate: float) -> None:
-        """Copies of the arrays to start at, of any shapes."""
+        """start: the initial arrays, of any shapes; they are copied."""
         shapes = [array.shape for array in start]
         count = sum(array.size for array in start)
         self._flat, self._slopes, self._mean, self._square = np.zeros((4, count), np.float32)
@@ -296,13 +297,13 @@ class Adam:
         self.restart(start)
 
     def restart(self, start: Sequence[FloatArray]) -> None:
-        """Forget all steps, and start at copies of these arrays, of the same shapes."""
+        """Forget all steps, and start again at copies of these arrays, of the same shapes."""
         for array, first in zip(self.parameters, start, strict=True):
             array[...] = first
         self._steps = 0
 
     def step(self) -> None:
-        """One step from the gradients that were filled in."""
+        """One step with the gradients that the caller has filled in."""
         self._steps += 1
         root = math.sqrt((1.0 - SECOND**self._steps) / (1.0 - SECOND))
         share = (1.0 - FIRST) / (1.0 - FIRST**self._steps)
@@ -328,7 +329,7 @@ class Adam:
 
 
 def _views(flat: FloatArray, shapes: Sequence[tuple[int, ...]]) -> list[FloatArray]:
-    """The arrays of these shapes that lie one after the other in a flat vector."""
+    """Views of these shapes into consecutive parts of a flat vector."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     return [
         flat[end - math.prod(shape) : end].reshape(shape)
@@ -337,7 +338,7 @@ def _views(flat: FloatArray, shapes: Sequence[tuple[int, ...]]) -> list[FloatArr
 
 
 def softmax(scores: FloatArray) -> FloatArray:
-    """(..., o) shares of scores (..., o)."""
+    """(..., o) the softmax of scores (..., o)."""
     shares: FloatArray = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     return shares
@@ -355,8 +356,8 @@ def cross_entropy_slope(
 ) -> FloatArray:
     """∂/∂scores (..., n, o) of the mean over rows of the cross-entropy against targets (..., n, o).
 
-    one_by_one: binary cross-entropy, averaged over outputs too; otherwise that of the softmax,
-    whose targets need not sum to one. weights: (..., n) factors of the rows in place of 1 / n.
+    one_by_one: binary cross-entropy, also averaged over outputs; otherwise that of the softmax,
+    whose targets need not sum to one. weights: (..., n) factors of the rows instead of 1 / n.
     """
     n, outputs = scores.shape[-2:]
     if one_by_one:
@@ -376,7 +377,7 @@ def cross_entropy_slope(
 def contrast_slope(hidden: FloatArray, labels: IntArray, temperature: float) -> FloatArray:
     """∂/∂hidden (..., n, h) of the mean supervised contrastive loss (Khosla et al. 2020).
 
-    labels: (n,). Samples of one label are drawn together, of others pushed apart.
+    labels: (n,). Samples of the same label attract each other, others repel each other.
     """
     n = len(labels)
     norm = np.maximum(np.linalg.norm(hidden, axis=-1, keepdims=True), np.float32(1e-12))

@@ -1,8 +1,9 @@
 """``list`` mode, the paper's main protocol: clients release noisy lists, the server assigns ids.
 
-The server knows the sender of a list: local privacy, without amplification by a cohort. The server
-clusters the signatures of the lists (post-processing) and sends the canonical ids back; the sum
-that follows is a second message from raw statistics and is charged separately.
+The server knows the sender of a list, so each client adds the noise itself (local privacy) and
+there is no amplification by sampling. The server clusters the signatures of the lists
+(post-processing) and sends the canonical ids back. The sum that follows is a second message, made
+from raw statistics, and is charged separately.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def list_statistics(
 ) -> Statistics:
     """(b, groups × L, ·) the statistics of a list, per entry, relative to the public centre.
 
-    lists: those of the paper's protocol, where they are known.
+    lists: those of the paper's protocol, if they are computed already.
     """
     if request.paper is not None:
         return joined([each.entries for each in lists or written_lists(examples, request)])
@@ -63,7 +64,7 @@ def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
         return _written_names(request, clients, named(layout.unpack(lists[:, 1:]), request))
     ids = server_ids(layout.unpack(lists[:, 1:]), request)
     names = dict(zip(clients, ids, strict=True))
-    # Clusters are no prototypes: what is summed is taken about the middle of each group.
+    # Clusters have no prototypes, so sums are relative to the mean prototype of each group.
     middles = [
         request.prototypes_of(group).mean.mean(axis=0) for group in range(len(request.groups))
     ]
@@ -72,7 +73,7 @@ def with_names(request: Request, lists: FloatArray, layout: Layout) -> Request:
 
 
 def _written_names(request: Request, clients: list[int], released: Named) -> Request:
-    """The same in the paper's protocol; means that are selected are those of the released lists."""
+    """As ``with_names``, for the paper's protocol; selection is among the released means."""
     names = dict(zip(clients, released.ids, strict=True))
     answered = replace(request, names=names, signed=released.signed)
     if request.candidates is None:
@@ -86,7 +87,7 @@ def _written_names(request: Request, clients: list[int], released: Named) -> Req
 
 
 def server_ids(lists: Statistics, request: Request) -> IntArray:
-    """(b, groups, L) ids of released lists (b, groups × L, ·): by clusters of their signatures.
+    """(b, groups, L) ids of released lists (b, groups × L, ·), by clustering their signatures.
 
     The other matchers compare the released parameters with the public prototypes, as they do on
     the device in ``sum`` mode.
@@ -115,7 +116,7 @@ def server_ids(lists: Statistics, request: Request) -> IntArray:
 
 
 def _clustered(candidates: Gaussians, request: Request) -> IntArray:
-    """(b, L) the cluster of each candidate's signature among those of all clients."""
+    """(b, L) the cluster of each candidate's signature; all clients are clustered together."""
     signed = signatures(candidates, request.space.anchors)
     points = signed.reshape(-1, signed.shape[-1])
     squares = np.square(points).sum(axis=1)

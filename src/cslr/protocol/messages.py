@@ -1,10 +1,10 @@
 """All kinds of messages that leave a client: how each is made, bounded, and charged.
 
-``MESSAGES`` has one entry for each kind of message: where it goes, what bounds one client's part in
-it, who adds the noise, and how it is charged. ``messages_of`` finds the entries of a charge and
-refuses undeclared ones. A test records all messages of every method to show that the list is
-complete. ``ANSWERS`` has the function on the device for each kind of request, and ``with_bound``
-finds the clipping bound, from simulated clients on the public corpus.
+``MESSAGES`` has one entry for each kind of message: where it goes, what bounds the contribution of
+one client, who adds the noise, and how it is charged. ``messages_of`` finds the entries of a charge
+and refuses undeclared ones. A test records all messages of every method to show that the list is
+complete. ``ANSWERS`` has the device's function for each kind of request, and ``with_bound`` finds
+the clipping bound, from simulated clients on the public corpus.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.values import Bounded, joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.evaluation import answers_of
-from cslr.protocol.list_mode import list_of
+from cslr.protocol.list_mode import list_of, list_statistics
 from cslr.protocol.literal.device import (
     WrittenLists,
     bounds,
@@ -33,13 +33,8 @@ from cslr.protocol.literal.device import (
 )
 from cslr.protocol.ports import Ask, AskKind, Examples, Request
 from cslr.protocol.round import blocks_of, contribute, contribute_block, statistics_of
-from cslr.protocol.step1_list import coordinates_of, group_lists
-from cslr.protocol.step4_aggregate.contribution import (
-    BLOCKS,
-    entry_statistics,
-    joined,
-    tied_factors,
-)
+from cslr.protocol.step1_list import coordinates_of
+from cslr.protocol.step4_aggregate.contribution import BLOCKS, tied_factors
 from cslr.protocol.updates import update_of
 from cslr.seeding import Seeds
 
@@ -52,26 +47,26 @@ class MessageKind:
 
     name: str
     leaves: Literal["sum", "server"]
-    """Where a client sends it: into a sum that alone is seen, or to the server under its name."""
+    """Where a client sends it: into a sum, of which only the total is seen, or to the server."""
     made_by: str
-    """The function on the device that bounds it, by its dotted name."""
+    """Dotted name of the function that makes and bounds it on the device."""
     clipped_by: str
-    """What bounds the part of one client."""
+    """What bounds the contribution of one client."""
     noised_by: Literal["aggregator", "device", "nobody"]
-    """Who adds the discrete Gaussian; nobody: it costs ε = ∞ end to end."""
+    """Who adds the discrete Gaussian noise; nobody: it costs ε = ∞ end to end."""
     charged_as: str
-    """How its price is made."""
+    """How it is charged."""
     seen_by: str
-    """Who sees it before its noise, if anybody but the client."""
+    """Who besides the client sees it before noise is added."""
     part: Literal["replay", "head", "evaluation"]
     label: str
-    """Regular expression of the labels under which it stands in a ledger."""
+    """Regular expression of its labels in a ledger."""
     full_rate: bool = False
-    """Whether it may claim no amplification: it comes with its sender's name, without noise, or
-    from everybody."""
+    """Whether it may not claim amplification by sampling (q < 1): its sender is known, it has no
+    noise, or every client sends it."""
 
     def pays(self, charge: Charge) -> bool:
-        """Whether this charge is for a message of this kind, at a price that its kind allows."""
+        """Whether this charge may be for a message of this kind, with the σ and q it claims."""
         return (
             re.fullmatch(self.label, charge.label) is not None
             and charge.part == self.part
@@ -184,9 +179,9 @@ MESSAGES: Final[tuple[MessageKind, ...]] = (
 
 
 def messages_of(charge: Charge) -> tuple[MessageKind, ...]:
-    """The kinds of message that a charge may be for: more than one where labels are alike.
+    """The kinds of message that a charge may be for: more than one if they share a label.
 
-    Refused if none is declared, or if the charge claims what its kind does not allow.
+    A charge that matches no declared kind, or claims what its kind does not allow, is refused.
     """
     matching = tuple(message for message in MESSAGES if message.pays(charge))
     if not matching:
@@ -207,7 +202,7 @@ ANSWERS: Final[Mapping[AskKind, Callable[[Any, Ask[Any]], Bounded]]] = {
     "update": update_of,
     "evaluation": answers_of,
 }
-"""What clients hold, and what they are asked -> (b, D) their answers, clipped."""
+"""Rows of b clients and a request -> (b, D) their clipped answers."""
 
 
 def answer(rows: Any, ask: Ask[Any]) -> Bounded:
@@ -220,8 +215,8 @@ class Device:
     """Answers requests for the clients of one round, and caches work between requests.
 
     The four statistics of a task share one request: what clients compute for the first statistic is
-    cached, per client, until another request arrives. So are the lists of the paper's protocol,
-    which clients send first and sum up afterwards.
+    cached, per client, until another request arrives. The lists of the paper's protocol are cached
+    too: clients send them first and compute their sums from them afterwards.
     """
 
     _request: Request | None = field(default=None, init=False)
@@ -230,7 +225,7 @@ class Device:
     _lists: dict[tuple[int, ...], list[WrittenLists]] = field(default_factory=dict, init=False)
 
     def answer(self, examples: Examples, ask: Ask[Any]) -> Bounded:
-        """As ``answer``; the examples of the same clients must stay the same."""
+        """As the function ``answer``; the examples of the same clients must not change."""
         if ask.kind == "list" and ask.request.paper is not None:
             return list_of(examples, ask, self._kept_lists(examples, ask.request))
         if ask.kind != "block":
@@ -242,14 +237,14 @@ class Device:
         return contribute_block(examples, ask, self._blocks[examples.clients])
 
     def _kept_lists(self, examples: Examples, request: Request) -> list[WrittenLists]:
-        """The lists for a request, kept until they are summed up."""
+        """The lists for a request, cached until sums are computed from them."""
         if request is not self._listed:
             self._listed, self._lists = request, {}
         self._lists[examples.clients] = written_lists(examples, request)
         return self._lists[examples.clients]
 
     def _new_blocks(self, examples: Examples, request: Request) -> list[FloatArray]:
-        """Blocks from the lists that were sent, if these are what the request is about."""
+        """The four statistics, from the lists that were sent if the request is about those."""
         lists = self._lists.pop(examples.clients, None)
         if lists is None or self._listed is None or not _same_lists(self._listed, request):
             return blocks_of(examples, request)
@@ -259,7 +254,7 @@ class Device:
 def _same_lists(first: Request, second: Request) -> bool:
     """Whether clients have the same lists for two requests, bit for bit.
 
-    With one candidate the layout decides which rows a group looks at.
+    With one candidate per list they may differ: the layout decides which rows a group reads.
     """
     public = ("task", "groups", "space", "family", "learner", "seed", "head", "paper")
     same = all(getattr(first, name) is getattr(second, name) for name in public)
@@ -269,11 +264,11 @@ def _same_lists(first: Request, second: Request) -> bool:
 # -- the bound they are clipped to -----------------------------------------------------------------
 
 TARGET_BOUND: Final = 1.0
-"""B_y of targets that are clipped by themselves: public sentences have none to learn it from."""
+"""B_y of targets that are clipped separately: public sentences have no targets to learn it from."""
 
 
 def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -> Agreement:
-    """The agreement with S and the share of weight that survives clipping to it.
+    """The agreement with its clipping bound S and the share of weight that survives the clip.
 
     public: (n, d) the embedded public corpus. The simulated clients are compared with prototypes
     at the public centre, not with those of the labels.
@@ -301,8 +296,7 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     )
     x = coordinates_of(examples, request)
     statistics = statistics_of(examples, request, x)
-    spread = request.space.spread
-    lists = joined([entry_statistics(group, spread) for _, group in group_lists(examples, request)])
+    lists = list_statistics(examples, request)
     list_norms = np.linalg.norm(agreement.list_layout(len(groups)).pack(lists), axis=1)
     list_bound = float(np.quantile(list_norms, BOUND_QUANTILE))
     agreement = replace(agreement, list_bound=list_bound)
@@ -315,12 +309,12 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     joint = joint_norms(request.layout.pack(statistics), factors)
     bound = float(np.quantile(joint, BOUND_QUANTILE))
     kept = float(np.minimum(1.0, bound / joint).mean())
-    # Several clients may hold rows of one unit: together they move a sum by at most the bound.
+    # Several clients may hold rows of one unit; together they may move a sum by at most S.
     return replace(agreement, bounds=(bound * agreement.clients_per_person,), kept=kept)
 
 
 def _written_bounds(agreement: Agreement) -> Agreement:
-    """The paper's: B of each statistic, and what follows from it for a whole contribution."""
+    """The bounds of the paper's protocol: of each of the four sums, and of a list."""
     paper = agreement.paper
     assert paper is not None
     modes = len(agreement.modes.group) // len(agreement.modes.groups)  # a task is one group

@@ -2,10 +2,10 @@
 
 A request is an ``Ask``: a named value that can be sent as a message. ``Cohort.total`` gives the
 server only the sum over the participating clients, ``each`` only answers that every device has
-noised itself. In one process these are vectorised calls, over a network messages and a secure
-aggregation; the protocol does not depend on which.
+noised itself. In one process these are vectorised calls; over a network they are messages and a
+secure aggregation. The protocol is the same for both.
 
-A release is made once, in five steps that survive a crash: look, recall, release, save, settle.
+A release is made once, even if the process is interrupted: see ``release_once``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 AskKind = Literal["sum", "block", "list", "update", "evaluation"]
 """A task's joint vector, one of its four statistics, a list, an update of a model, or the shares of
-right answers; ``messages.ANSWERS`` has the function on the device for each."""
+correct answers; ``messages.ANSWERS`` has the device's function for each."""
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -54,21 +54,21 @@ class Examples:
     mask: BoolArray  # (b, n) which rows are real
     clients: tuple[int, ...]  # (b,) ids, for the random streams
     targets: FloatArray | None = None
-    """(b, n, outputs) y of each example, where the label does not settle it."""
+    """(b, n, outputs) y of each example; None: the label determines it."""
     kinds: IntArray | None = None
-    """(b, n) the true mode of each example, in a study that measures alignment."""
+    """(b, n) the true mode of each example, known only in studies that measure alignment."""
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """PUBLIC. The request to every client: it may depend on released values, never on raw ones."""
+    """PUBLIC. The request to every client: it may depend on released values, not on raw ones."""
 
     task: int
     groups: tuple[tuple[int, ...], ...]
-    """What this task's modes are about, in their order: a label each, or all labels together."""
+    """The label groups that modes describe, in their order: one label each, or all of the task."""
     space: PublicSpace
     prototypes: Gaussians
-    """(groups × J, r): public, moved by what was released earlier."""
+    """(groups × J, r): public, and moved by earlier releases."""
     family: Family
     learner: ListLearner
     matcher: str
@@ -76,18 +76,18 @@ class Request:
     grids: tuple[Grid, ...]
     """One clip for everything, or one for each of the four statistics."""
     seed: int
-    """Seeds the starts of EM and the random matcher; protects nothing."""
+    """Seeds the starts of EM and the random matcher; no noise is drawn from it."""
     names: Mapping[int, IntArray] | None = None
-    """(groups, L) the canonical ids of each client's candidates, where the server gave them."""
+    """(groups, L) the canonical ids of each client's candidates, if the server assigned them."""
     candidates: FloatArray | None = None
-    """(groups, V, r) what the means are voted for; None: they are averaged."""
+    """(groups, V, r) public means that clients vote for; None: means are averaged."""
     head: Head | None = None
-    """Whose clipped logits are the targets; None: the answers themselves."""
+    """The head whose clipped logits are the targets; None: targets are made of the labels."""
     resolution: Resolution = FEW_UNITS
     signed: FloatArray | None = None
     """(b, groups, L, m) signatures of released lists, in the order of ``names``; for studies."""
     paper: PaperConstants | None = None
-    """The constants of the paper's protocol, where that is run to the letter."""
+    """The constants of the paper's protocol, if it is run exactly as written."""
 
     @property
     def sub_modes(self) -> int:
@@ -96,18 +96,18 @@ class Request:
 
     @property
     def one_mode(self) -> bool:
-        """Whether all candidates belong to the only mode of their group, and need no matching."""
+        """Whether each group has one mode, so that candidates need no matching."""
         return self.sub_modes == 1 and self.names is None
 
     def by_row(self, examples: Examples) -> bool:
-        """Whether units have one row each, whose label and coordinates settle what they add."""
+        """Whether every unit has one row, so that its statistics follow from that row directly."""
         one = examples.mask.shape[1] == 1 and self.learner.size == 1 and self.one_mode
         plain = self.paper is None and self.candidates is None and self.head is None
         sums = not self.layout.targets and self.layout.seconds <= self.space.dimension
         return one and plain and sums and all(len(group) == 1 for group in self.groups)
 
     def prototypes_of(self, group: int) -> Gaussians:
-        """(J, r) the prototypes of the group at this place."""
+        """(J, r) the prototypes of the group with this index."""
         chosen = slice(group * self.sub_modes, (group + 1) * self.sub_modes)
         return Gaussians(self.prototypes.mean[chosen], self.prototypes.covariance[chosen])
 
@@ -119,14 +119,14 @@ class Keep(Protocol):
         """The vector saved under this label, if any."""
 
     def save(self, label: str, vector: FloatArray) -> None:
-        """Durable when it returns."""
+        """Save a vector under this label; it is on disk when this returns."""
 
 
 class Training(Protocol):
     """PUBLIC. The request to every client for one round of training."""
 
     def updates(self, examples: Examples) -> FloatArray:
-        """(b, D) how each client would change the model; zeros for one without rows."""
+        """(b, D) each client's update of the model; zeros for a client without rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,24 +134,24 @@ class Ask(Generic[R_co]):
     """PUBLIC. One request to clients, the same for all of them."""
 
     label: str
-    """Its name in the ledger, among what is kept, and in messages."""
+    """Its name in the ledger, of the saved vector, and in messages."""
     kind: AskKind
     request: R_co
-    """What clients are told: a ``Request``, a ``Training``, or an ``Exam``."""
+    """What clients receive: a ``Request``, a ``Training``, or an ``Exam``."""
     grid: Grid
-    """The bound that an answer is clipped to, and its steps."""
+    """The clipping bound of an answer, and its grid steps."""
     block: int = 0
-    """Which of the four statistics, where each is clipped by itself."""
+    """Which of the four statistics, if they are clipped separately."""
 
 
 class Cohort(Protocol):
-    """The participating clients, through the server's interface."""
+    """The participating clients, as the server can query them."""
 
     def total(self, ask: Ask[Any]) -> Summed:
         """The sum of all clients' answers."""
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
-        """The answer of each client with its id; noised before it can be read."""
+        """Each client's id and its answer, to which noise is added before it can be read."""
 
 
 @runtime_checkable
@@ -159,10 +159,13 @@ class NoisedCohort(Protocol):
     """Clients on other machines, which add noise to their answers before the sum."""
 
     def noised(self, ask: Ask[Any], charge: Charge, ledger: Ledger) -> Noised:
-        """The sum of what the survivors answer with their noise, unmasked if it can be paid for."""
+        """The sum of the noised answers of all clients that did not drop out.
+
+        It is unmasked only if the ledger can pay for it.
+        """
 
 
-# -- a release that survives a crash ---------------------------------------------------------------
+# -- releases, safe against interruptions ----------------------------------------------------------
 
 
 def release_sum(
@@ -170,7 +173,7 @@ def release_sum(
 ) -> Released[FloatArray]:
     """(D,) the noisy sum of a cohort's answers; clients are not asked if it was released before.
 
-    Clients on other machines add the noise themselves; ``ledger.carried`` tells how much of it.
+    Clients on other machines add the noise themselves; ``ledger.carried`` has its multiplier.
     """
 
     def released() -> Released[FloatArray]:
@@ -202,8 +205,8 @@ def release_once(
     ask_and_pay: asks the clients, charges and adds noise. It is not called if the result is saved
     or its sum was charged already, so what happens after a crash does not depend on clients' rows.
 
-    Guarantee: what is kept was charged, and is charged once however often this is interrupted,
-    unless the disk lost the sum of an interrupted release: that is charged again.
+    Guarantee: what is saved was charged, and only once however often this is interrupted. The one
+    exception is an interrupted release whose sum the disk lost: it is charged again.
     """
     stored = keep.load(charge.label)
     if stored is not None:

@@ -1,12 +1,11 @@
 """The public space that clients and server fix before any private row is read.
 
-A public corpus is embedded once. Around its centre, sentences that lie near each other form
-local topics; how topics differ gives the directions in which classes are likely to differ
-(``basis``, ``between``), how sentences differ within a topic gives the shape of a class
-(``within``). Coordinates are x = Vᵀ(z − c); the first r of them are released, the rest is
-described by public statistics only. Few sentences determine few directions: both covariances are
-shrunk towards the identity according to the number of sentences, and at most half as many
-directions are released as there are sentences.
+A public corpus is embedded once. Sentences that are near each other form local topics. How topics
+differ gives the directions in which classes are likely to differ (``basis``, ``between``); how
+sentences differ within a topic gives the shape of a class (``within``). Coordinates are
+x = Vᵀ(z − c). The first r of them are released, the rest is described by public statistics only.
+Few sentences determine few directions: both covariances are shrunk towards the identity according
+to the number of sentences, and at most half as many directions are released as there are sentences.
 
 Nothing here may be computed from client data: the anchors, the directions and the label priors
 are part of the plan that is fixed before the first release.
@@ -36,33 +35,30 @@ __all__ = [
 ]
 
 TOPICS: Final = 1000
-"""Public sentences around which a local topic is taken."""
+"""Most local topics that are formed, each around a random public sentence."""
 NEIGHBOURS: Final = 20
 """Sentences in a local topic."""
 LEAST_SENTENCES: Final = 2
-"""Public sentences for each released direction, without which it is not released: n sentences
-around their mean span n − 1 directions, and the last of these are known by chance alone."""
+"""Least public sentences for each released direction: n sentences around their mean span n − 1
+directions, and the last of these are determined by chance."""
 PRIOR_SHARE: Final = 0.04
-"""Share of the public sentences that stand for a label."""
+"""Share of the public sentences that represent a label."""
 SENTENCES_HALF: Final = 1.0
-"""How clearly sentences prefer their label where they count as much as its text."""
+"""The ``clearness`` at which sentences count as much as the label text."""
 SHAPE_POWER: Final = 0.5
 """A mode spreads as the public within-topic covariance to this power.
 
-With 1 a head whitens, and so trusts the directions in which the means are mostly noise; with 0 it
+With 1 a head whitens, and so relies on directions in which the means are mostly noise; with 0 it
 ignores what is publicly known about the shape of a class."""
 FEW_ROWS: Final = 32
-"""Rows of a unit below which its product is too small to be worth a call of its own."""
+"""Units with fewer rows are projected together: a product per unit would be too small."""
 BLOCK: Final = 192
-"""Rows of one product of such units: a multiple of the tiles of matrix libraries."""
+"""Rows of such a product, a multiple of the tile sizes of matrix libraries."""
 
 
 @dataclass(frozen=True)
 class PublicSpace:
-    """One encoder's coordinates, or common ones: clients with other encoders are translated first.
-
-    Other modules use only ``into``, ``lift``, ``between``, ``within`` and ``anchors``.
-    """
+    """The coordinates of one encoder, or common ones into which other encoders are translated."""
 
     encoder: str
     centre: FloatArray  # (d,)
@@ -79,17 +75,20 @@ class PublicSpace:
 
     @cached_property
     def shape(self) -> FloatArray:
-        """(d, d) covariance of a mode in this basis: within-topic, tempered, of public size."""
+        """(d, d) covariance of a mode in this basis: within-topic, tempered by ``SHAPE_POWER``.
+
+        Its trace is the total public variance.
+        """
         return self._shape(self.within, SHAPE_POWER)
 
     @cached_property
     def whole_shape(self) -> FloatArray:
-        """The same for modes that are about words of any topic: of all there is, tempered."""
+        """As ``shape`` for modes of words, which occur in any topic: from the total covariance."""
         return self._shape(self.within + np.diag(self.between), SHAPE_POWER)
 
     @cached_property
     def plain_shape(self) -> FloatArray:
-        """The same, not tempered: the expected covariance of a mode's texts."""
+        """As ``shape``, not tempered: the expected covariance of a mode's texts."""
         return self._shape(self.within, 1.0)
 
     def _shape(self, covariance: FloatArray, power: float) -> FloatArray:
@@ -117,7 +116,7 @@ class PublicSpace:
         return x @ self.basis.T + self.centre
 
     def digest(self) -> str:
-        """A name for exactly these numbers, to the last bit; plans are compared by sketches."""
+        """A digest of all numbers, to the last bit; plans are compared by sketches instead."""
         sha = hashlib.sha256(f"{self.encoder}/{self.dimension}".encode())
         for array in (self.centre, self.basis, self.between, self.within, self.anchors):
             sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
@@ -127,8 +126,8 @@ class PublicSpace:
 def _in_blocks(z: FloatArray, directions: FloatArray, centre: FloatArray) -> FloatArray:
     """z (b, n, d) times directions (d, r) minus centre (r,), in products of equal shape.
 
-    The last one is filled up with zeros, so that a row has the same bits wherever it stands and
-    whoever stands beside it.
+    The last one is padded with zeros, so that the bits of a row depend neither on its position nor
+    on the other rows.
     """
     rows = z.reshape(-1, z.shape[-1]).astype(np.float64)
     short = -len(rows) % BLOCK
@@ -155,10 +154,11 @@ def build_space(
 ) -> PublicSpace:
     """The space of a public corpus z (n, d) with its anchors, fixed per stream.
 
-    dimension: directions to release, if the encoder has and the corpus knows as many. Covariances
-    count n samples: topics overlap, so there are not as many as topics have members.
-    anchor_kind: ``sentences`` of the corpus; ``synthetic`` embeddings, drawn with the corpus's mean
-    and variances; or ``random`` directions, as far from the centre as sentences are.
+    dimension: directions to release; fewer if the encoder has fewer or the corpus is too small.
+    Covariances are shrunk as those of n samples: topics overlap, so they do not have as many
+    independent members as they have members. anchor_kind: ``sentences`` of the corpus;
+    ``synthetic`` embeddings, drawn with the corpus's mean and variances; or ``random`` directions,
+    as far from the centre as sentences are.
     """
     n, d = z.shape
     if n < max(anchors, 2 * NEIGHBOURS):
@@ -186,7 +186,7 @@ def build_space(
 def _anchors(
     space: PublicSpace, z: FloatArray, count: int, rng: np.random.Generator, kind: str
 ) -> FloatArray:
-    """(m, r) the points at which signatures are taken."""
+    """(m, r) the points at which signatures are evaluated."""
     if kind == "sentences":
         return space.into(z[np.sort(rng.choice(len(z), size=count, replace=False))])
     white: FloatArray = rng.standard_normal((count, space.dimension))
@@ -201,7 +201,7 @@ def _anchors(
 
 
 def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Means (t, d) of the neighbourhoods of some sentences, and all deviations from them."""
+    """Means (t, d) of the neighbourhoods of random sentences, and all deviations from them."""
     size = max(2, min(NEIGHBOURS, len(x) // 20))
     seeds = rng.choice(len(x), size=min(TOPICS, len(x)), replace=False)
     near = x[seeds] @ x.T
@@ -214,7 +214,7 @@ def _local_topics(x: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, 
 
 
 def _signed(basis: FloatArray) -> FloatArray:
-    """Eigenvectors have no sign of their own: make the largest entry positive."""
+    """The sign of an eigenvector is arbitrary: make its largest entry positive."""
     largest = np.abs(basis).argmax(axis=0)
     signed: FloatArray = basis * np.sign(basis[largest, np.arange(basis.shape[1])])
     return signed
@@ -224,21 +224,21 @@ def _signed(basis: FloatArray) -> FloatArray:
 class Modes:
     """The modes of all groups of labels: J per group, in their order. Public.
 
-    A group is one label, so that a mode settles the answer, or all labels of a task (``pooled``),
-    so that only a target does.
+    A group is one label, so that a mode determines the answer, or all labels of a task
+    (``pooled``), so that only its target does.
     """
 
     groups: tuple[tuple[int, ...], ...]
     group: IntArray  # (K,) the group of each mode
     prototypes: Gaussians  # (K, r), diagonal
     from_texts: bool
-    """Whether the prototypes say something about their label (``prior = "labels"``)."""
-    candidates: FloatArray | None = None  # (G, V, r) what a mode's mean may be selected from
+    """Whether the prototypes depend on the label texts (``prior = "labels"``)."""
+    candidates: FloatArray | None = None  # (G, V, r) public means that may be selected
     texts: FloatArray | None = None  # (c, d) or (c J, d) what the prototypes were made from
 
     @property
     def labels(self) -> IntArray:
-        """(K,) the label of each mode; of a group of several the first."""
+        """(K,) the label of each mode; the first one if its group has several."""
         return np.array([group[0] for group in self.groups], dtype=np.int64)[self.group]
 
     @property
@@ -247,7 +247,7 @@ class Modes:
         return any(len(group) > 1 for group in self.groups)
 
     def groups_of(self, labels: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """The groups that a task with these labels is about, in their order."""
+        """The groups of a task with these labels, in their order."""
         if labels in self.groups:
             return (labels,)
         return tuple((label,) for label in labels)
@@ -280,9 +280,9 @@ def declare_modes(
 
     public: (n, d) the corpus; texts: (c, d) embedded label texts. With ``prior = "labels"`` a
     label is represented by its text and by the public sentences that prefer it to every other
-    label's; with ``"none"`` all labels share prototypes made from the whole corpus. groups: what
-    modes are about; None: each label by itself. candidates: V, of which means may be selected.
-    topics: (c, J, d) texts about the J things each label stands for, one for each of its modes.
+    label's; with ``"none"`` all labels share prototypes made from the whole corpus. groups: the
+    label groups that modes describe; None: each label alone. candidates: V, the public means to
+    select from. topics: (c, J, d) texts about the J topics of each label, one for each mode.
     """
     if topics is not None:
         topic_texts = topics.reshape(-1, topics.shape[-1])
@@ -336,10 +336,12 @@ def _sentences_of_labels(public: FloatArray, texts: FloatArray) -> IntArray:
 def _towards_texts(
     space: PublicSpace, public: FloatArray, texts: FloatArray, groups: IntArray
 ) -> FloatArray:
-    """(c, r) how to move the means of the sentences of labels so that their texts count as much.
+    """(c, r) shifts of the labels' sentence means towards the means that their texts imply.
 
-    A label text is not an example of its label, but gives its direction: as a mean it is the one
-    for which a head that knows the shape of a mode would have that direction.
+    A label text is not an example of its label; it gives the direction of its linear rule. The mean
+    it implies is the one for which linear discriminant analysis with ``space.shape`` has that rule,
+    scaled to the same Mahalanobis length. The less clearly sentences prefer their label, the
+    larger the shift.
     """
     means = np.stack([public[group].mean(axis=0) for group in groups]) - space.centre
     means = means @ space.basis  # (c, d)
@@ -354,11 +356,11 @@ def _towards_texts(
 
 
 def clearness(public: FloatArray, texts: FloatArray, groups: IntArray | None = None) -> float:
-    """How clearly the sentences that stand for labels prefer their own, from 0.
+    """How clearly the sentences that represent labels prefer their own label, from 0.
 
-    In standard deviations of a similarity: a corpus may hold no sentence that is about a label.
-    public: (n, d), texts: (c, d), groups: (c, k) the sentences, if they are known already. 1 where
-    there is one label only.
+    The mean margin to the next label, in standard deviations of a similarity. It is small if the
+    corpus has no sentences about the labels. public: (n, d), texts: (c, d), groups: (c, k) the
+    sentences, if they are computed already. 1 if there is one label only.
     """
     if len(texts) < 2:
         return 1.0

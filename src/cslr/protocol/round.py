@@ -1,8 +1,8 @@
 """Algorithm 1: one communication round, top to bottom.
 
 ``contribute`` is what a device does, ``Session`` what the server does, ``replay_of`` what anyone
-can do with the result. In ``sum`` mode the device names its own candidates: the prototypes are
-public, so the list is never released and costs nothing; ``list_mode`` is the paper's other way.
+can do with the result. In ``sum`` mode the device matches its own candidates to public prototypes,
+so no list is released. In ``list_mode`` clients release noised lists and the server assigns ids.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ def statistics_of(
 ) -> Statistics:
     """Lines 1 to 7, on the device: the raw statistics of b clients about each mode.
 
-    coordinates: ``coordinates_of`` the examples, where they are known.
+    coordinates: ``coordinates_of`` the examples, if they are computed already.
     """
     if request.paper is not None:
         return written_sums(examples, request, written_lists(examples, request, coordinates))
     if coordinates is not None and request.by_row(examples):
-        return row_statistics(coordinates, examples, request)  # the same, all labels at once
+        return row_statistics(coordinates, examples, request)  # same result, faster
     parts: list[Statistics] = []
     # Line 2: a list of exactly L candidates, for each label or for all labels of the task.
     for x, group in group_lists(examples, request, coordinates):
-        # Line 3: each candidate's target, as far as its label does not settle it.
+        # Line 3: each candidate's target, if its label does not determine it.
         targets = group_targets(examples, x, group, request)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
-        ids = group.first_ids if request.one_mode else canonical_ids(examples, group, request)
+        ids = canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
         parts.append(group_statistics(x, group, ids, targets, request))
     return joined(parts)
@@ -81,7 +81,7 @@ def block_ask(request: Request, block: int) -> Ask[Request]:
 
 
 def contribute(examples: Examples, ask: Ask[Request]) -> Bounded:
-    """Line 8, on the device: all modes and blocks as one vector, clipped once."""
+    """Line 8, on the device: all modes and statistics as one vector, clipped once."""
     request, x = ask.request, coordinates_of(examples, ask.request)
     vectors = request.layout.pack(statistics_of(examples, request, x))
     if not request.layout.tied:
@@ -94,7 +94,7 @@ def contribute_block(
 ) -> Bounded:
     """Line 8 as in the paper: one of the four statistics, clipped separately.
 
-    blocks: all four, where the device has computed them for an earlier question.
+    blocks: all four, if the device has computed them for an earlier request.
     """
     return bound((blocks or blocks_of(examples, ask.request))[ask.block], ask.grid)
 
@@ -106,9 +106,9 @@ def blocks_of(examples: Examples, request: Request) -> list[FloatArray]:
 
 @dataclass
 class Session:
-    """The server's side of a federation: one release for each task, and what they teach.
+    """The server's side of a federation: one release per task, and what is learnt from them.
 
-    ``release`` reads what clients have and costs ε; ``learn`` is post-processing and costs nothing.
+    ``release`` queries the clients and costs ε; ``learn`` is post-processing and costs nothing.
     """
 
     agreement: Agreement
@@ -122,9 +122,9 @@ class Session:
     def release(
         self, task: int, labels: tuple[int, ...], cohort: Cohort, head: Head | None = None
     ) -> Released[TaskRelease]:
-        """Lines 1 to 8: ask the cohort for a sum, pay, add noise once, keep the result.
+        """Lines 1 to 8: ask the cohort for a sum, charge for it, add noise, save the result.
 
-        Earlier releases move the prototypes. head: whose logits are the paper's targets.
+        Earlier releases move the prototypes. head: the one whose logits are the paper's targets.
 
         Guarantee: one Gaussian release of multiplier ``plan.sigma`` (one per list or separate
         clip), charged before its noise is drawn, and released once despite interruptions.
@@ -145,22 +145,22 @@ class Session:
         return replay_of(self.releases, self.agreement).value
 
     def learn(self, rehearsal: Rehearsal) -> Head:
-        """Step 5: a head from the replay alone; before anything was heard, the one it starts at."""
+        """Step 5: a head from the replay alone; the initial head if the replay has no mode yet."""
         return rehearse(self.replay(), self.agreement.space, self.agreement.family, rehearsal)
 
     def snapshot(self) -> Session:
-        """The session as it is now, which later releases do not change."""
+        """A copy of the session that later releases do not change."""
         return replace(self)
 
     def _named(self, request: Request, cohort: Cohort) -> Request:
-        """Lines 1 to 6 in ``list`` mode: clients send noised lists, the server names them."""
+        """Lines 1 to 6 in ``list`` mode: clients send noised lists, the server assigns ids."""
         ask = list_ask(request, self.agreement)
         charge = self.plan.list_charge(ask.label, request.task)
         lists = release_lists(ask, cohort, charge, self.ledger, self.keep)
         return lists.map(lambda rows: with_names(request, rows, ask.request.layout)).value
 
     def _sums(self, request: Request, cohort: Cohort) -> Released[Statistics]:
-        """Line 8: the joint vector of a task, or each of its four statistics by itself."""
+        """Line 8: the joint vector of a task, or its four statistics in separate releases."""
         if self.agreement.clipping == "joint":
             return self._released(sum_ask(request), cohort).map(request.layout.unpack)
         asks = [block_ask(request, block) for block in range(len(BLOCKS))]
@@ -173,7 +173,7 @@ class Session:
 
 
 def replay_of(releases: Sequence[Released[TaskRelease]], agreement: Agreement) -> Released[Replay]:
-    """Lines 9 to 13, anywhere: Q_{1:t} from all releases so far; post-processing, so free."""
+    """Lines 9 to 13, anywhere: Q_{1:t} from all releases so far; post-processing, at no cost."""
     modes, space, family = agreement.modes, agreement.space, agreement.family
     if agreement.paper is not None and releases:
         return gather(releases).map(lambda every: written_replay(every, modes, family))

@@ -1,13 +1,12 @@
 """Step 1: the list learner (paper, Section 4.1), on the device.
 
-L candidates by EM from several seeded starts, always exactly L: an empty one has weight 0 and
-stays, because the length of a list must not tell anything about the data.
+L candidates are fitted by EM from several seeded starts. A list always has exactly L entries; empty
+ones have weight 0, because the length of a list must not reveal anything about the data.
 
-Each candidate has a target (line 3). A client averages y over the examples of a mode: a
-distribution over labels, intent frequencies or tag frequencies. An average of vectors in a ball
-lies in the ball, so clipping y to B_y bounds it. What is sent is the difference from what is usual
-for the mode; where the mode settles the answer, as in classification, the difference is zero and
-nothing is sent.
+Each candidate has a target (line 3): the mean of y over its examples, that is a distribution over
+labels, intent frequencies or tag frequencies. A mean of vectors in a ball lies in the ball, so
+clipping y to B_y bounds it. A client sends its difference from the target that is usual for the
+mode. Where the label of a mode determines the target, as in classification, nothing is sent.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _Array = TypeVar("_Array", FloatArray, IntArray, BoolArray)
 Streams = Sequence[np.random.Generator]
 """One random stream for each client."""
 LEADING: Final = 64
-"""Directions in which EM runs: in hundreds of them a few dozen examples only find themselves."""
+"""Leading directions in which EM runs: with a few dozen examples it overfits in hundreds."""
 _CACHED: Final = 2**19
-"""Numbers of clients' coordinates that are worked on at a time: 4 MB."""
+"""Coordinates that are processed at a time, over clients and examples: 4 MB."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class ListLearner:
     iterations: int = 12
     weight_floor: float = 0.05  # π_min
     pseudo_count: float = 8.0
-    """Public examples by which a candidate's variances are steadied."""
+    """Weight of the public variances in ``steadied``, as a number of examples."""
 
     def __post_init__(self) -> None:
         if min(self.size, self.starts, self.iterations) < 1:
@@ -67,9 +66,9 @@ class ListLearner:
 
 
 def clip_embeddings(z: FloatArray, bound: float = 1.0) -> FloatArray:
-    """Embeddings (..., d) no longer than B_z; 1 is the norm of any sentence encoder's output."""
+    """Embeddings (..., d) clipped to norm B_z; 1 is the norm of a sentence encoder's output."""
     norm = np.sqrt(np.einsum("...i,...i->...", z, z))[..., None] / bound
-    longer = norm > 1.0 + 1e-5  # row by row: no client's rows may decide about another's
+    longer = norm > 1.0 + 1e-5  # row by row, so that no client's rows affect another's
     return z / np.where(longer, norm, 1.0) if longer.any() else z
 
 
@@ -96,10 +95,10 @@ def learn_lists(
         lists = fit(leading, real, starts[:, some], learner.iterations, floor)
         if x.shape[-1] <= LEADING:
             return lists
-        # Groups are found where topics differ most; then all directions are described.
+        # Responsibilities are found in the leading directions, then moments in all of them.
         return m_step(shares_of(lists, leading, real), rows, real, floor)
 
-    # No operation mixes clients; a few at a time stay in the processor's cache.
+    # No operation mixes clients, so a few are processed at a time to stay in the cache.
     few = max(1, _CACHED // max(1, x.shape[1] * x.shape[2]))
     parts = [of(slice(begin, begin + few)) for begin in range(0, max(1, len(x)), few)]
     mean, covariance = (
@@ -110,7 +109,7 @@ def learn_lists(
 
 
 def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
-    """(b, n, L) how the examples x (b, n, r) are shared among their client's candidates."""
+    """(b, n, L) responsibilities of each client's candidates for its examples x (b, n, r)."""
     gaussians = lists.gaussians
     mean, covariance = gaussians.mean[..., :LEADING], gaussians.covariance[..., :LEADING]
     leading = Mixture(lists.weights, Gaussians(mean, covariance))
@@ -122,31 +121,26 @@ def shares_of(lists: Mixture, x: FloatArray, mask: BoolArray) -> FloatArray:
 class GroupLists:
     """PRIVATE. The lists of b clients about one group of labels."""
 
-    place: int
+    place: int  # index of the group
     group: tuple[int, ...]
-    places: IntArray | None  # (b, n) where they stand among the clients' examples; None: as given
-    mine: BoolArray  # (b, n) the examples they are about
+    places: IntArray | None  # (b, n) indices of the examples used; None: all of them, in order
+    mine: BoolArray  # (b, n) which of those belong to the group
     lists: Mixture  # (b, L, r)
     rngs: Streams
 
     @property
     def counts(self) -> IntArray:
-        """(b,) examples of each client."""
+        """(b,) examples of the group that each client has."""
         counts: IntArray = self.mine.sum(axis=1)
         return counts
 
-    @property
-    def first_ids(self) -> IntArray:
-        """(b, L) zeros: the id of every candidate where there is one mode."""
-        return np.zeros(self.lists.weights.shape, dtype=np.int64)
-
     def of(self, values: _Array) -> _Array:
-        """What belongs to the examples the lists are about, of values (b, n, ...) of all."""
+        """Of values (b, n, ...) of all examples, those of the examples used."""
         return _at(values, self.places)
 
 
 def coordinates_of(examples: Examples, request: Request) -> FloatArray:
-    """(b, n, r) the released coordinates of embeddings no longer than B_z."""
+    """(b, n, r) the released coordinates of the embeddings, clipped to B_z."""
     longest = 1.0 if request.paper is None else request.paper.b_z
     return request.space.into(clip_embeddings(examples.z, longest))
 
@@ -156,9 +150,10 @@ def group_lists(
 ) -> Iterator[tuple[FloatArray, GroupLists]]:
     """Line 2 of Algorithm 1, on the device: coordinates x (b, n, r) and lists, group by group.
 
-    With one candidate each group looks at its own rows, so that all groups together look at every
-    row about once. How many stand side by side then depends on other clients, which changes no bit
-    of a mean or a variance; it could change EM and matrix products, so these look at all rows.
+    With one candidate each group reads only its own rows, so that all groups together read every
+    row about once. The padded length then depends on other clients. That changes no bit of a mean
+    or a variance, but it could change the rounding of EM and matrix products, so where these are
+    needed a group reads all rows.
     """
     x = coordinates_of(examples, request) if coordinates is None else coordinates
     whole_moments = request.layout.seconds > request.space.dimension
@@ -177,13 +172,13 @@ def group_lists(
 class _RowsByGroup:
     """PRIVATE. The rows of b clients sorted by group, all groups at once."""
 
-    numbers: IntArray  # (b, n) index of the row's group; the number of groups: of none
+    numbers: IntArray  # (b, n) index of the row's group; len(groups) if it is in none
     order: IntArray  # (b, n) indices of a client's rows, group by group
     begins: IntArray  # (b, groups + 2) where each group begins in that order
 
     @classmethod
     def of(cls, examples: Examples, groups: Sequence[Sequence[int]]) -> _RowsByGroup:
-        """Groups have no label in common."""
+        """Sort the rows of examples by group; groups must not have a label in common."""
         labels = [label for group in groups for label in group]
         if len(set(labels)) < len(labels):
             raise ValueError("groups must not have a label in common")
@@ -199,7 +194,7 @@ class _RowsByGroup:
         return cls(numbers, np.argsort(numbers, axis=1, kind="stable"), begins)
 
     def rows_of(self, index: int) -> tuple[IntArray | None, BoolArray]:
-        """Indices of the rows of a group (b, n'), None: all n; and a mask of those in it."""
+        """Indices (b, n') of the rows of a group, None for all n, and the mask of those in it."""
         begin, n = self.begins[:, index, None], self.numbers.shape[1]
         counts = self.begins[:, index + 1, None] - begin
         longest = max(1, int(counts.max(initial=0)))
@@ -211,7 +206,7 @@ class _RowsByGroup:
 
 
 def _at(values: _Array, rows: IntArray | None) -> _Array:
-    """(b, n', ...) of (b, n, ...)."""
+    """The rows (b, n') of values (b, n, ...); None: all of them."""
     if rows is None:
         return values
     chosen: _Array = values[np.arange(len(rows))[:, None], rows]
@@ -219,7 +214,7 @@ def _at(values: _Array, rows: IntArray | None) -> _Array:
 
 
 class _ClientStreams(Sequence[np.random.Generator]):
-    """The streams of b clients, each opened when it is first used: most lists use none."""
+    """The random streams of b clients, opened at first use because most lists need none."""
 
     def __init__(self, seeds: Seeds, clients: Sequence[int]) -> None:
         self._seeds, self._clients = seeds, clients
@@ -243,20 +238,21 @@ class _ClientStreams(Sequence[np.random.Generator]):
 
 
 def _starts(x: FloatArray, mask: BoolArray, learner: ListLearner, rngs: Streams) -> FloatArray:
-    """(s, b, L, r): for each client its own stream picks examples to begin at."""
+    """(s, b, L, r) starting points of EM: examples that each client's own stream picks."""
     starts = np.zeros((learner.starts, len(x), learner.size, x.shape[-1]))
     for i in np.flatnonzero(mask.any(axis=1)).tolist():
         rows = np.flatnonzero(mask[i])
-        rows = rows[np.argsort(x[i, rows, 0], kind="stable")]  # however they were stored
+        rows = rows[np.argsort(x[i, rows, 0], kind="stable")]  # independent of storage order
         starts[:, i] = x[i, rngs[i].choice(rows, size=(learner.starts, learner.size))]
     return starts
 
 
 def steadied(lists: Mixture, counts: IntArray, spectrum: FloatArray, pseudo: float) -> Gaussians:
-    """The candidates with variances steadied by ``pseudo`` public examples, for signatures.
+    """The candidates with variances shrunk towards the public ones, for signatures.
 
-    A variance estimated from five examples in hundreds of directions is no density to compare by.
-    counts: (b,) examples of each client.
+    Densities whose variances are estimated from a few examples in hundreds of directions cannot be
+    compared. pseudo: the weight of the public variances, in examples. counts: (b,) examples of each
+    client.
     """
     support = lists.weights * counts[:, None]
     share = (support / (support + pseudo))[..., None]
@@ -270,9 +266,9 @@ def steadied(lists: Mixture, counts: IntArray, spectrum: FloatArray, pseudo: flo
 def group_targets(
     examples: Examples, x: FloatArray, group: GroupLists, request: Request
 ) -> FloatArray:
-    """(b, L, sent) the targets of b clients' candidates about a group, with coordinates x of it.
+    """(b, L, sent) the targets of b clients' candidates for a group; x: the group's coordinates.
 
-    They are the examples' answers, or a head's clipped logits where the request has a head.
+    They are made of the examples' targets, or of a head's clipped logits if the request has a head.
     """
     if request.paper is not None:
         return _written_targets(examples, x, group, request)
@@ -282,7 +278,7 @@ def group_targets(
         logits = request.head.scores(group.of(examples.z))
         logits = logits - logits.mean(axis=-1, keepdims=True)
         y, usual = onto_ball(logits, 1.0), np.zeros(logits.shape[-1])
-    elif y is not None and sent:  # else the label settles the target
+    elif y is not None and sent:  # else the label determines the target
         y = group.of(y)
     return candidate_targets(y, x, group.mine, group.lists, usual, sent)
 
@@ -290,9 +286,9 @@ def group_targets(
 def _written_targets(
     examples: Examples, x: FloatArray, group: GroupLists, request: Request
 ) -> FloatArray:
-    """(b, L, outputs) as the paper has them: mean logits clipped to B_g, tag frequencies, masks.
+    """(b, L, outputs) the paper's: mean logits clipped to B_g, tag frequencies or intent masks.
 
-    Texts of one label each, in a study without a head, have their labels' distribution.
+    In classification without a head they are label frequencies.
     """
     assert request.paper is not None
     family, y = request.family, examples.targets
@@ -315,10 +311,10 @@ def candidate_targets(
     usual: FloatArray,
     sent: int,
 ) -> FloatArray:
-    """(b, L, sent) each candidate's mean target beyond the usual one, (outputs,).
+    """(b, L, sent) each candidate's mean target minus the usual one, (outputs,).
 
-    y: (b, n, outputs) of the examples x (b, n, r) under ``mask``, shared among the candidates as
-    the examples are. None: nothing beyond the usual.
+    y: (b, n, outputs) the targets of the examples x (b, n, r) under ``mask``, averaged with the
+    candidates' responsibilities. None: all are the usual one.
     """
     if y is None or not sent:
         return np.zeros((*lists.weights.shape, sent))

@@ -1,7 +1,7 @@
 """Step 2: signatures at the anchors (paper, Section 4.3, Definition 1 and Theorem 2).
 
-s(q) = (log q(a_1), …, log q(a_m)), standardised over the anchors, so that signatures compare
-across candidates of different spread.
+s(q) = (log q(a_1), …, log q(a_m)), standardised over the anchors, so that candidates of different
+spread can be compared.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ __all__ = [
 ]
 
 BLOCK: Final = 1 << 21
-"""Differences held at once: bounds memory at some tens of MB, however many the pairs are."""
+"""Differences in memory at a time: limits it to some tens of MB for any number of pairs."""
 
 
 def signatures(candidates: Gaussians, anchors: FloatArray) -> FloatArray:
     """Signatures (..., L, m) of candidates (..., L, r) at the anchors (m, r).
 
-    Each has mean 0 and standard deviation 1 over the anchors; a candidate that sees no
-    difference between anchors has the zero signature.
+    Each has mean 0 and standard deviation 1 over the anchors; a candidate with the same density at
+    all anchors has the zero signature.
     """
     return standardised(np.swapaxes(log_density(candidates, anchors), -1, -2))
 
 
 def standardised(raw: FloatArray) -> FloatArray:
-    """Log densities (..., m) at the anchors as a signature: what ``signatures`` does to them."""
+    """Signatures from log densities (..., m) at the anchors: mean 0, standard deviation 1."""
     centred = raw - raw.mean(axis=-1, keepdims=True)
     spread = centred.std(axis=-1, keepdims=True)
-    # What only rounding tells apart would otherwise be blown up to a signature.
+    # Otherwise differences that are only rounding errors would be scaled up to a signature.
     flat = spread <= 1e-12 * np.abs(raw).max(axis=-1, keepdims=True)
     return np.where(flat, 0.0, centred / np.where(flat, 1.0, spread))
 
 
 def pair_hits(signed: FloatArray, ids: IntArray, margin: float) -> FloatArray:
-    """(pairs,) the share of anchors that tell each pair of different modes apart by ``margin``.
+    """(pairs,) the share of anchors at which a pair of different modes differs by ``margin``.
 
-    signed: (N, m); ids: (N,). Pairs of equal ids are left out: they need not be separated.
+    signed: (N, m) signatures; ids: (N,). Pairs of equal ids are left out: they need no separation.
     """
     shares = [np.mean(gaps >= margin, axis=1) for gaps in _gaps(signed, ids)]
     return np.concatenate([np.zeros(0), *shares])
@@ -60,23 +60,23 @@ def pair_hits(signed: FloatArray, ids: IntArray, margin: float) -> FloatArray:
 def pair_margins(signed: FloatArray, ids: IntArray) -> FloatArray:
     """(pairs,) the largest difference of each pair of different modes at any anchor.
 
-    Pairs stand in the order of ``pair_hits``.
+    Pairs are in the order of ``pair_hits``.
     """
     return np.concatenate([np.zeros(0), *[gaps.max(axis=1) for gaps in _gaps(signed, ids)]])
 
 
 def hit_rate(signed: FloatArray, ids: IntArray, margin: float) -> float:
-    """p̂_γ: the share of anchors that tell a pair of different modes apart by at least ``margin``.
+    """p̂_γ: the share of anchors at which a pair of different modes differs by at least ``margin``.
 
-    signed: (N, m); ids: (N,). The least share over all pairs with different ids, as Definition 1
-    asks for every pair; NaN if there is no such pair.
+    signed: (N, m) signatures; ids: (N,). The least share over all pairs with different ids, since
+    Definition 1 requires it of every pair; NaN if there is no such pair.
     """
     shares = pair_hits(signed, ids, margin)
     return float(shares.min()) if len(shares) else math.nan
 
 
 def least_margin(signed: FloatArray, ids: IntArray) -> float:
-    """The least, over pairs with different ids, of their largest difference at any anchor."""
+    """The least of ``pair_margins``; NaN if there is no pair of different ids."""
     margins = pair_margins(signed, ids)
     return float(margins.min()) if len(margins) else math.nan
 

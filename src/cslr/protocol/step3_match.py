@@ -1,11 +1,10 @@
 """Step 3: canonical ids (paper, Section 4.4).
 
 A list is unordered, so its entries are identified by their signatures: each is matched to the
-prototype with the nearest signature. The other matchers are the paper's ablations; they are
-other values of the same argument.
+prototype with the nearest signature. The other matchers are the paper's ablations.
 
 In ``sum`` mode this runs on the device, against public or already released prototypes; nothing
-of the list leaves.
+of the list leaves the device.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from cslr.protocol.step2_sign import signatures
 if TYPE_CHECKING:
     from cslr.protocol.ports import Examples, Request
 
-__all__ = ["MATCHERS", "Matcher", "canonical_ids", "match"]
+__all__ = ["MATCHERS", "Matcher", "canonical_ids", "match", "squared_distances"]
 
 Matcher = Callable[[Mixture, Gaussians, FloatArray, Streams], IntArray]
 
@@ -33,16 +32,18 @@ TRANSPORT_SMOOTHING: Final = 0.05
 
 
 def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> IntArray:
-    """(b, L) the mode of each candidate: by the device itself, or as the server named it.
+    """(b, L) the mode of each candidate: matched on the device, or as the server assigned it.
 
-    One that sent no list was given no names: −1, and what it has goes nowhere.
+    A client that sent no list has no assigned ids: its candidates get −1 and count for no mode.
     """
+    if request.one_mode:
+        return np.zeros(group.lists.weights.shape, dtype=np.int64)
     if request.names is not None:
         nameless = np.full((len(request.groups), request.learner.size), -1)
         names = [request.names.get(client, nameless) for client in examples.clients]
         return np.stack([name[group.place] for name in names])
     space, learner = request.space, request.learner
-    # Signatures compare densities, and one from five examples in hundreds of directions is none.
+    # Signatures compare densities, which a few examples in hundreds of directions do not determine.
     steady = steadied(group.lists, group.counts, space.spread, learner.pseudo_count)
     candidates = Mixture(group.lists.weights, steady)
     prototypes = request.prototypes_of(group.place)
@@ -71,18 +72,18 @@ def _by_signature(
     lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
 ) -> IntArray:
     return nearest(
-        _squared_distances(signatures(lists.gaussians, anchors), signatures(prototypes, anchors))
+        squared_distances(signatures(lists.gaussians, anchors), signatures(prototypes, anchors))
     )
 
 
 def _by_mean(lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams) -> IntArray:
-    return nearest(_squared_distances(lists.gaussians.mean, prototypes.mean))
+    return nearest(squared_distances(lists.gaussians.mean, prototypes.mean))
 
 
 def _by_hungarian(
     lists: Mixture, prototypes: Gaussians, anchors: FloatArray, rngs: Streams
 ) -> IntArray:
-    return hungarian(_squared_distances(lists.gaussians.mean, prototypes.mean))
+    return hungarian(squared_distances(lists.gaussians.mean, prototypes.mean))
 
 
 def _by_transport(
@@ -90,10 +91,10 @@ def _by_transport(
 ) -> IntArray:
     """The paper's cost ‖μ − μ̄‖² + τ‖Σ − Σ̄‖²_F with τ = 1, diagonal covariances.
 
-    Costs are taken relative to the client's own largest: no client may move another's ids.
+    Costs are divided by the client's own largest, so that no client can change another's ids.
     """
-    cost = _squared_distances(lists.gaussians.mean, prototypes.mean)
-    cost = cost + _squared_distances(lists.gaussians.covariance, prototypes.covariance)
+    cost = squared_distances(lists.gaussians.mean, prototypes.mean)
+    cost = cost + squared_distances(lists.gaussians.covariance, prototypes.covariance)
     modes = prototypes.mean.shape[-2]
     columns = np.full((*lists.weights.shape[:-1], modes), 1.0 / modes)
     largest = np.maximum(cost.max(axis=(-2, -1), keepdims=True), 1e-12)
@@ -116,7 +117,7 @@ MATCHERS: Final[dict[str, Matcher]] = {
 }
 
 
-def _squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
+def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     """‖a_l − b_k‖² for a (..., L, p) and b (K, p): (..., L, K)."""
     cross = a @ np.swapaxes(b, -1, -2)
     squares = np.square(a).sum(-1)[..., None] + np.square(b).sum(-1)[..., None, :]

@@ -1,12 +1,12 @@
 """Step 5 of the paper: clients train the head on their own rows and on the replay.
 
 Each round a cohort starts at the server's head, takes a few steps and sends the difference. Without
-noise that costs ε = ∞ end to end, whatever the replay cost; with it (``dp-fedavg``) the updates are
-releases like any other.
+noise that costs ε = ∞ end to end, whatever the replay cost; with noise (``dp-fedavg``) the updates
+are charged releases.
 
     L_total = L_task(D_i; θ) + λ L_replay(Q; θ)
 
-Some clients of a cohort are trained at once: their heads are stacked, and no operation mixes two.
+Several clients are trained at once: their heads are stacked, and no operation mixes two of them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from cslr.seeding import Seeds
 __all__ = ["LocalTraining", "applied", "local_updates"]
 
 STEPS: Final = 5
-"""Steps a client takes in a round."""
+"""Steps of a client in a round."""
 ROWS: Final = 32
-"""Rows of its own it takes each time, drawn at random."""
+"""Rows of a client in a step, drawn at random with replacement."""
 TEMPERATURE: Final = 0.2
 """Of the contrastive loss."""
 SILENT: Final = -1e4
-"""Score of a label that no task has shown yet."""
+"""Score of a label that no task has had yet."""
 NUMBERS: Final = 1 << 18
-"""Weights of the clients that are trained together, so that all their steps stay in the cache."""
+"""Trained weights of the clients of a stack, which fit into the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class LocalTraining:
     family: Family
     heard: BoolArray  # (c,) labels of the tasks so far
     replay: Batch | None
-    """Draws from earlier tasks, with their targets."""
+    """Replay samples of earlier tasks, with their targets."""
     teacher: Head | None
     """The head before this task, for distillation."""
     taught: BoolArray  # (c,) labels of the tasks before this one
@@ -61,7 +61,7 @@ class LocalTraining:
     weight: float  # λ
     learning_rate: float
     last_layer: bool
-    """Whether only the last layer is trained: fewer numbers, less noise."""
+    """Whether only the last layer is trained: with fewer parameters there is less noise."""
     seeds: Seeds
 
     @property
@@ -71,7 +71,7 @@ class LocalTraining:
         return every[2:] if self.last_layer else every
 
     def updates(self, examples: Examples) -> FloatArray:
-        """(b, D) how each client would change the head; zeros for one without rows."""
+        """(b, D) each client's update of the head; zeros for a client without rows."""
         return local_updates(examples, self)
 
 
@@ -121,7 +121,7 @@ def _drawn_rows(examples: Examples, seeds: Seeds) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of a step, their targets, and the factors of their losses."""
+    """Rows of a step, their targets, and the weights of their losses."""
 
     z: FloatArray  # (b, n, d) or (n, d)
     wanted: FloatArray  # (b, n, o) or (n, o)
@@ -132,8 +132,8 @@ class _Rows:
 class _OwnRows:
     """PRIVATE. What b clients drew of their own rows for each step.
 
-    Rows are drawn with replacement. Clients with few rows keep each of them once, with the number
-    of times that it was drawn: fewer products, and the same sums up to rounding.
+    Rows are drawn with replacement. Clients with few rows keep each of them once, weighted by how
+    often it was drawn: fewer products, and the same sums up to rounding.
     """
 
     z: FloatArray  # (1 or STEPS, b, n, d)
@@ -142,7 +142,7 @@ class _OwnRows:
 
     @classmethod
     def of(cls, z: FloatArray, y: FloatArray, mask: BoolArray, drawn: IntArray) -> _OwnRows:
-        """Of rows (b, n, d) with targets (b, n, o), of which ``drawn`` (STEPS, b, ROWS) count."""
+        """From rows (b, n, d), targets (b, n, o) and the indices ``drawn`` (STEPS, b, ROWS)."""
         b, n = mask.shape
         if n > ROWS:
             clients = np.arange(b)[:, None]
@@ -169,8 +169,8 @@ class _Heads:
     start: tuple[FloatArray, ...]
     adam: Adam
     fixed: tuple[FloatArray, ...]  # the first layer, where the last alone is trained
-    silent: IntArray  # outputs about labels that no task has shown yet
-    one_by_one: bool  # outputs answer by sigmoids, not by a softmax
+    silent: IntArray  # outputs of labels that no task has had yet
+    one_by_one: bool  # sigmoids instead of a softmax
 
     @classmethod
     def of(cls, training: LocalTraining, b: int) -> _Heads:
@@ -192,7 +192,7 @@ class _Heads:
             rows = own.at(step)
             if replay is None:
                 self.take_gradients(rows)
-            elif step == 0:  # all heads are the same, and so is what the replay says
+            elif step == 0:  # all heads are equal, and so are their replay gradients
                 self.take_gradients(rows)
                 for total, first in zip(self.adam.gradients, replay.first, strict=True):
                     total += first
@@ -204,7 +204,7 @@ class _Heads:
             self.adam.step()
 
     def differences(self, updates: FloatArray) -> None:
-        """Fill (b, D) with how far the heads are from their start."""
+        """Fill (b, D) with the differences of the heads from their start."""
         end = 0
         for reached, first in zip(self.adam.parameters, self.start, strict=True):
             begin, end = end, end + first[0].size
@@ -224,7 +224,7 @@ class _Heads:
         return hidden
 
     def take_gradients(self, rows: _Rows) -> None:
-        """The gradients of the rows' weighted losses, in place of those of the step before."""
+        """Compute the gradients of the rows' weighted losses, replacing those of the last step."""
         weights2, bias2 = self.adam.parameters[-2:]
         hidden = self.hidden(rows.z)
         scores = hidden @ weights2
@@ -247,7 +247,7 @@ class _Heads:
 
 @dataclass(frozen=True, eq=False)
 class _Replay:
-    """The replay term of the loss: a share of the samples for each step."""
+    """The replay term of the loss, with a part of the samples for each step."""
 
     steps: tuple[_Rows, ...]
     weight: float  # λ
@@ -282,7 +282,7 @@ class _Replay:
         return tuple(start.adam.gradients)
 
     def beside(self, own: _Rows, step: int) -> _Rows:
-        """The rows (b, n, d) of b clients with the step's samples below them."""
+        """The rows (b, n, d) of b clients, followed by the step's replay samples."""
         rows = self.steps[step]
         return _Rows(
             _below(own.z, rows.z),
@@ -293,7 +293,7 @@ class _Replay:
     def contrast(self, heads: _Heads, step: int) -> None:
         """Add the gradients of the contrastive loss on the step's samples.
 
-        It is about hidden units: where the last layer alone is trained, there are none.
+        They concern the first layer alone, so there are none if only the last layer is trained.
         """
         if heads.fixed:
             return
@@ -308,7 +308,7 @@ class _Replay:
 
 
 def _below(above: FloatArray, shared: FloatArray) -> FloatArray:
-    """Arrays (b, n, ...) with one array (m, ...) below each of them: (b, n + m, ...)."""
+    """Arrays (b, n, ...), each followed by the same array (m, ...): (b, n + m, ...)."""
     n = above.shape[1]
     both = np.empty((len(above), n + len(shared), *above.shape[2:]), dtype=np.float32)
     both[:, :n], both[:, n:] = above, shared

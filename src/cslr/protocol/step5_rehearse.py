@@ -3,9 +3,9 @@
 The default head is trained on samples of Q_{1:t} only, which is post-processing: its end-to-end ε
 is that of the replay release.
 
-Label texts and public sentences cost nothing, so a head must not end below what they say: it is
-held to their rule as far as noise leaves a replay unknown. Where a release is mostly noise its head
-is their rule, and the less noise there is, the less it counts.
+Label texts and public sentences cost nothing, so a head must not be worse than the rule that they
+give without any client (the free rule). The head is mixed with that rule: if a release is mostly
+noise, the rule dominates, and the less noise there is, the less it counts.
 """
 
 from __future__ import annotations
@@ -36,28 +36,30 @@ from cslr.seeding import Seeds
 __all__ = ["Rehearsal", "Sampler", "free_rule", "rehearse", "share_of_zero_shot"]
 
 OVERLAP: Final = 1.5
-"""Root mean square distance of a task's modes from what they are told apart around, in standard
+"""Root mean square distance of a task's modes from the ``centre`` of their replay, in standard
 deviations of their samples."""
 WORDS_OVERLAP: Final = 1.0
-"""The same for words."""
+"""The same for modes of words."""
 TRUSTED: Final = 3.0
-"""The same where one label is met far more often than the others (O) and means are fully trusted.
+"""The same for modes of words whose means are known without noise.
 
-Distance is evidence, and a rare label needs evidence against how rare it is: at one standard
-deviation the frequent one wins nearly always. How much there is depends on how well means are
-known, so it grows from ``WORDS_OVERLAP`` to this with the replay's ``trust``."""
+O is far more frequent than the other labels, and a rare label needs evidence to outweigh its low
+frequency: at a distance of one standard deviation O nearly always wins. How much evidence there is
+depends on how well means are known, so the distance grows from ``WORDS_OVERLAP`` to this with the
+replay's ``trust``."""
 POOLED_RATE: Final = 1e-3
+"""Least step size where modes are about several labels."""
 POOLED_PASSES: Final = 5
-"""Least step size and more passes where modes are about several labels."""
+"""Factor of the passes there."""
 INTENT_SHARES: Final = 0.25
-"""How much of the log of a label's share counts where several labels may be right: samples overlap
-more than texts do, so that a rule's evidence is told too small."""
+"""Factor of the log label frequencies with intents: samples overlap more than texts do, so scores
+underestimate the evidence of a text."""
 COMPANY: Final = 0.5
-"""Share of a label's texts from which on another label that they have is answered with it."""
+"""If at least this share of a label's texts have another label too, they are predicted together."""
 BESIDE: Final = 3.0
-"""Times the largest wrong score of a draw that an answer beside the best one must have."""
+"""A label beside the best one needs a score above this multiple of the largest wrong score."""
 CALIBRATION: Final = 200
-"""Draws of each label that the thresholds of answers given one by one are calibrated on."""
+"""Samples of each label that the thresholds of independent outputs are calibrated on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +69,21 @@ class Rehearsal:
     start: Head
     settings: HeadSettings
     samples: int
-    """Draws of each mode in a pass."""
+    """Samples of each label in a pass; of each task, if modes are about several labels."""
     passes: int
     seeds: Seeds
     free: Head | None = None
-    """What label texts and public sentences say: the rule a head is held to under heavy noise."""
+    """The rule of label texts and public sentences, mixed into the head under heavy noise."""
     goes_on: bool = False
-    """Whether clients train the head further: then it has likely scores, not strict ones."""
+    """Whether clients train the head further: its thresholds are then calibrated, not strict."""
 
 
 def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal) -> Head:
     """A head trained on fresh samples of the replay, initialised with the best linear rule.
 
-    With several intents per text many labels have few units each; there training moved the rule
-    towards noise, so the linear rule itself is the head. If no label has a mode, the initial head
-    is returned.
+    For intents the linear rule itself is the head if each label has one mode: many labels have few
+    units, and training moved the rule towards noise. If no label has a mode, the initial head is
+    returned.
     """
     if not replay.heard.any():
         return how.start
@@ -96,18 +98,18 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
             yield z, targets if replay.pooled else _distributions(targets)
 
     if replay.pooled:
-        # No linear rule to start from: a head has to be learnt from soft targets.
+        # There is no linear rule to start from: the head is learnt from soft targets.
         settings = replace(settings, learning_rate=max(settings.learning_rate, POOLED_RATE))
         passes *= POOLED_PASSES
     else:
-        # A draw is one batch: cut up, it would lose the balance between its classes. Labels are
-        # told apart from each other also where several may be right.
+        # A draw is one batch, because parts of it would not be balanced between classes. The loss
+        # is a softmax over labels, even if several may be correct.
         size = samples * len(np.unique(sampler.kinds))
         settings = replace(settings, batch=size, sigmoid=False)
         if family.sigmoid and start is not how.start and not _several_modes(replay):
             passes = 0
     head = train_head(start, draws(), settings, seeds.at("batches"))
-    if replay.pooled:  # targets say how often labels are met
+    if replay.pooled:  # targets contain the label frequencies
         return head
     draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
     if how.free is not None:
@@ -128,11 +130,11 @@ def free_rule(
     texts: FloatArray,
     share: float,
 ) -> Head | None:
-    """The rule that needs no client: of label texts, and of the sentences about the labels.
+    """The rule that needs no client: from label texts, and from public sentences about the labels.
 
-    prior: the replay before any release. texts: (c, d) label texts, which count for ``share``.
-    None for words, whose types label texts hardly describe, and where a mode may be about several
-    labels.
+    prior: the replay before any release. texts: (c, d) label texts, whose zero-shot scores have
+    weight ``share``. None for tagging, since label texts hardly describe types of words, and if a
+    mode may be about several labels.
     """
     if family.name == "tagging" or prior.pooled:
         return None
@@ -152,21 +154,21 @@ def _several_modes(replay: Replay) -> bool:
 
 
 def _distributions(targets: FloatArray) -> FloatArray:
-    """(n, outputs) targets that sum to one: what is right, if one answer is asked for."""
+    """(n, outputs) targets scaled to sum to one: the correct outputs share the probability."""
     shares: FloatArray = targets / np.maximum(targets.sum(axis=1, keepdims=True), 1e-12)
     return shares
 
 
 def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> Head:
-    """``head`` with scores that can be read one by one.
+    """``head`` with scores that are calibrated as logits of independent sigmoids.
 
-    a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text, C the ``company`` of labels. a, b and
-    k are the likeliest that sigmoids answer with the targets of a draw. All outputs have them in
-    common, so without company the order of answers stays as it is.
+    The new scores are a (s − s̄) + k C (s − s̄) − b, s̄ the mean score of a text and C the ``company``
+    of labels. a, b and k are shared by all outputs and maximise the likelihood of a draw's targets.
+    Without company they do not change the order of labels.
 
-    If it is strict and there is no company, b is at least a times ``BESIDE`` times the largest
-    score of a wrong label beside the best one: scores of texts differ more than those of samples,
-    and labels would be answered by chance beside the best one, which is always answered.
+    If ``strict`` and without company, b is at least a × ``BESIDE`` × the largest score of a wrong
+    label that is not the best one. Scores of texts vary more than those of samples, and otherwise
+    labels would be predicted by chance beside the best one, which is always predicted.
     """
     z, targets = draw
     known = targets.any(axis=0)
@@ -195,8 +197,8 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> H
 
     start = [0.0, float(scores.max(axis=1).mean()), *([] if alone else [0.0])]
     found = minimize(loss, start, method="Nelder-Mead").x
-    mixed = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
-    weights, bias = head.weights2 @ mixed, head.bias2 @ mixed - threshold(found)
+    combined = np.exp(found[0]) * np.eye(len(company)) + found[2:].sum() * company
+    weights, bias = head.weights2 @ combined, head.bias2 @ combined - threshold(found)
     return replace(
         head,
         weights2=weights.astype(head.weights2.dtype),
@@ -205,9 +207,9 @@ def _one_by_one(head: Head, draw: Batch, company: FloatArray, strict: bool) -> H
 
 
 def _company(replay: Replay) -> FloatArray:
-    """(outputs, outputs) how often texts of one label have each other label, too.
+    """(outputs, outputs) how often texts of one label have each other label too.
 
-    Rare company is noise, or nothing that a text could be told by: it counts as none.
+    Frequencies below ``COMPANY`` are set to zero: they are noise, or too low to predict from.
     """
     outputs = replay.targets.shape[1]
     company = np.zeros((outputs, outputs))
@@ -225,22 +227,23 @@ def _company(replay: Replay) -> FloatArray:
 class Sampler:
     """Draws (z, y) from Q_{1:t}, lifted back to embeddings.
 
-    Released directions have the replay's means; the others have the public centre. The modes of
-    a task are brought to one distance from what they are told apart around: how far noise and
-    shrinkage left them says nothing about their labels, but a head would read it as a bias for or
-    against them. At ``OVERLAP`` standard deviations the classes overlap as real ones do, so that a
-    head has to find the best direction between them and not just any that separates.
+    Released directions have the replay's means; the others have the public centre. The modes of a
+    task are rescaled to a common distance from the ``centre`` of the replay. The distance that
+    noise and shrinkage left them at carries no information about their labels, but a head would
+    learn it as a bias for or against them. At ``OVERLAP`` standard deviations the classes overlap
+    as real ones do, so that a head has to find the best direction between them and not just any
+    that separates.
     """
 
     replay: Replay
     mean: FloatArray  # (K, d) embeddings
     shape: SquareRoots  # in the public basis
     scale: FloatArray  # (K, d) standard deviations relative to the public ones
-    own: FloatArray | None  # (K, d, d) white noise -> a mode's own, where covariances are whole
+    own: FloatArray | None  # (K, d, d) white noise -> noise of a mode, with full covariances
     basis: FloatArray  # (d, d)
     centre: FloatArray  # (d,)
     length: float | None = None
-    """Norm that samples are brought to; None: they are as they were drawn."""
+    """Norm that samples are scaled to; None: they are not scaled."""
 
     @classmethod
     def of(
@@ -248,9 +251,9 @@ class Sampler:
     ) -> Sampler:
         """The sampler of a replay in a public space.
 
-        among_texts: whether the samples will be mixed with real embeddings. They then have to lie
-        as real ones do, or a head would tell replay from text instead of label from label.
-        of_words: whether modes are types of words, which may be about any topic, beside O.
+        among_texts: whether samples are mixed with real embeddings. They must then be distributed
+        as real ones, or a head would learn to separate replay from text instead of labels.
+        of_words: whether modes are types of words, which occur in any topic, and O.
         """
         d, r = len(space.centre), replay.mean.shape[1]
         shape = space.whole_shape if of_words else space.shape
@@ -260,7 +263,7 @@ class Sampler:
         spread = SquareRoots(shape)
         contrast, centre = np.zeros((2, len(replay.mean), d))
         contrast[:, :r], centre[:, :r] = replay.mean - replay.centre, replay.centre
-        if not among_texts and replay.tied is None:  # else they lie as rows do
+        if not among_texts and replay.tied is None:  # else they are distributed as rows
             contrast *= _apart(contrast @ spread.whitening, replay, of_words)[:, None]
         coordinates = centre + contrast
         relative = np.repeat(replay.relative.mean(axis=1, keepdims=True), d, axis=1)
@@ -282,16 +285,16 @@ class Sampler:
 
     @property
     def kinds(self) -> IntArray:
-        """(K,) what is drawn equally often: labels, or tasks where a mode is no single label's."""
+        """(K,) what is drawn equally often: labels, or tasks if a mode may have several labels."""
         return self.replay.tasks if self.replay.pooled else self.replay.labels
 
     def draw(self, samples: int, rng: np.random.Generator) -> Batch:
         """``samples`` (n_r) embeddings of each kind, with the targets of their modes.
 
-        Kinds are drawn equally often, modes within a kind by their weights: a label's share in
-        the sums counts clients, not how often it will be met. The labels share their noise, and
-        every noise vector comes with its negative, so that chance does not move one class's
-        samples against another's.
+        Kinds are drawn equally often, since their weights in the sums count clients and not how
+        often a label occurs; modes within a kind are drawn by their weights. All kinds share the
+        same noise, and every noise vector is used with its negative too, so that chance does not
+        shift the samples of one class relative to another.
         """
         kinds = np.unique(self.kinds)
         modes = np.stack([self._modes_of(int(kind), samples, rng) for kind in kinds])
@@ -309,11 +312,11 @@ class Sampler:
         return z, self.replay.targets[modes.ravel()].astype(np.float32)
 
     def linear_start(self, head: Head, family: Family) -> Head:
-        """``head`` with the linear rule that is best if every label had one mode.
+        """``head`` with the linear rule that would be best if every label had one mode.
 
         The rule uses two hidden units per label, since u = relu(u) − relu(−u); the others keep
-        their random input and are silent at first. A head too narrow for it is left as it is, and
-        so is one for modes that are about several labels.
+        their random input weights, and their output weights are zero. A head that is too narrow is
+        returned as it is, and so is one for modes that are about several labels.
         """
         known = np.unique(self.replay.labels)
         units = 2 * len(known)
@@ -339,7 +342,7 @@ class Sampler:
         return Head(weights1, bias1, weights2, bias2)
 
     def _between_tasks(self) -> FloatArray:
-        """(d, d) covariance, in the public basis, of what modes are told apart around."""
+        """(d, d) covariance, in the public basis, of the replay's centres."""
         centres = np.unique(self.replay.centre, axis=0)
         between = np.zeros((len(self.centre), len(self.centre)))
         r, apart = centres.shape[1], centres - centres.mean(axis=0)
@@ -355,9 +358,9 @@ class Sampler:
 
 
 def _own_factors(replay: Replay, space: PublicSpace) -> FloatArray | None:
-    """(K, d, d) white noise -> a mode's embeddings about its mean.
+    """(K, d, d) white noise -> a mode's embeddings minus its mean; None without full covariances.
 
-    The covariance is the mode's own in the released directions, public in the others.
+    The covariance is the mode's own in the released directions and public in the others.
     """
     if replay.covariance is None:
         return None
@@ -370,7 +373,7 @@ def _own_factors(replay: Replay, space: PublicSpace) -> FloatArray | None:
 
 
 def _each(white: FloatArray, modes: IntArray, factors: FloatArray) -> FloatArray:
-    """(kinds, n, d) the same white noise (n, d) for every kind, shaped by each one's mode."""
+    """(kinds, n, d) the same white noise (n, d) for every kind, times the factors of its modes."""
     shaped = np.empty((modes.size, white.shape[1]), dtype=np.float32)
     for mode in np.unique(modes):
         chosen = np.flatnonzero(modes == mode)
@@ -379,10 +382,10 @@ def _each(white: FloatArray, modes: IntArray, factors: FloatArray) -> FloatArray
 
 
 def _shares(replay: Replay, family: Family) -> FloatArray:
-    """(c,) how often labels are met, for they were drawn equally often; 1 on average.
+    """(c,) label frequencies relative to equal ones, since labels are drawn equally often.
 
-    Within a task as its weights say, which count clients more than examples, as far as they are
-    ``counted``, and beyond that as is publicly expected.
+    Within a task they follow its weights (which count clients more than examples) to the degree
+    ``counted``; this is multiplied by the publicly expected frequencies.
     """
     total = np.zeros(len(replay.weights))
     for task in np.unique(replay.tasks):
@@ -398,7 +401,7 @@ def _shares(replay: Replay, family: Family) -> FloatArray:
 
 
 def _apart(whitened: FloatArray, replay: Replay, of_words: bool) -> FloatArray:
-    """(K,) what contrasts, whitened (K, d), are multiplied by to be as far apart as wanted."""
+    """(K,) factors that bring whitened contrasts (K, d) to the wanted distance."""
     distance = _by_task(np.linalg.norm(_middles(whitened, replay), axis=1), replay.tasks)
     wanted: FloatArray | float = OVERLAP
     if of_words:
@@ -409,7 +412,7 @@ def _apart(whitened: FloatArray, replay: Replay, of_words: bool) -> FloatArray:
 
 
 def _middles(contrast: FloatArray, replay: Replay) -> FloatArray:
-    """(K, d) the mean contrast of the modes that share each one's task and label."""
+    """(K, d) for each mode the mean contrast of all modes of its task and label."""
     middles = contrast.copy()
     _, group = np.unique(np.stack([replay.tasks, replay.labels]), axis=1, return_inverse=True)
     for number in np.unique(group):
@@ -421,9 +424,9 @@ def _middles(contrast: FloatArray, replay: Replay) -> FloatArray:
 
 
 def _by_task(values: FloatArray, tasks: IntArray) -> FloatArray:
-    """(K,) the root mean square of the values (K,) of each mode's task.
+    """(K,) for each mode the root mean square of the values (K,) over its task.
 
-    Labels without a task stand alone.
+    Modes without a task (−1) keep their absolute value.
     """
     squares = np.square(values)
     for task in np.unique(tasks[tasks >= 0]):
@@ -431,26 +434,26 @@ def _by_task(values: FloatArray, tasks: IntArray) -> FloatArray:
     return np.sqrt(squares)
 
 
-# -- what is free: label texts and public sentences ------------------------------------------------
+# -- the free rule: label texts and public sentences -----------------------------------------------
 
 TRUST_HALF: Final = 0.14
-"""Trust in released modes, times their clarity, at which the free rule counts half."""
+"""Trust in released modes, times their clarity, at which the free rule has weight ½."""
 STEEP: Final = 3
-"""How fast it counts less with more of it."""
+"""Exponent with which its weight falls as trust grows."""
 CLEAR_HALF: Final = 1.4
-"""How clearly sentences are about their labels where zero-shot counts half of the free rule."""
+"""``clearness`` at which zero-shot has weight ½ in the free rule."""
 
 
 def share_of_free(replay: Replay) -> float:
-    """How much the free rule counts: 1 where no mode is known, nearly 0 where all are."""
+    """Weight of the free rule: 1 if no mode is known, nearly 0 if all are known well."""
     trust = float(replay.trust[replay.known].mean()) if replay.known.any() else 0.0
     return 1.0 / (1.0 + (trust * replay.clarity / TRUST_HALF) ** STEEP)
 
 
 def share_of_zero_shot(clearness: float) -> float:
-    """How much zero-shot counts in the free rule; the rule of the label prior is the rest.
+    """Weight of zero-shot in the free rule; the rest is the rule of the label prior.
 
-    clearness: of the sentences that the prior is made from, see ``public_space.clearness``. Where
-    they are hardly about their labels, a label text alone is the better rule.
+    clearness: of the sentences that the prior is made from, see ``public_space.clearness``. If they
+    are hardly about their labels, the label texts alone give the better rule.
     """
     return 1.0 / (1.0 + (clearness / CLEAR_HALF) ** 4)

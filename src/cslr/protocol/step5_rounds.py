@@ -1,23 +1,23 @@
 """Step 5 by noisy gradient rounds: a linear head where every task has all labels.
 
-In each round every unit (a client or a person) answers with the gradient of the cross-entropy of
-its own rows under the server's linear rule
+In each round every unit (a client or a person) sends the gradient of the cross-entropy of its own
+rows, clipped, at the server's linear rule
 
     s(z) = Wᵀ x,   x = [(z − c) / ρ, BIAS],   c, ρ: mean and root mean square size of public text
 
-clipped by itself. The server sees the noised sum and moves W. It starts at the zero-shot rule, with
-the label texts as columns, and goes as far as the noise allows: along the i-th principal direction
-of public text, of variance λᵢ, the gradient is read as a noisy measurement of the distance to the
-best rule, E[g] = aᵢ (w − w*) with aᵢ = CURVATURE · λᵢ, and w* is estimated as a Kalman filter does:
+The server sees the noised sum and updates W, which starts at the zero-shot rule, with the label
+texts as columns, and moves as far as the noise allows. Along the i-th principal direction of public
+text, of variance λᵢ, the gradient is read as a noisy measurement of the distance to the best rule,
+E[g] = aᵢ (w − w*) with aᵢ = CURVATURE · λᵢ, and w* is estimated by a Kalman filter:
 
     kᵢ = Pᵢ aᵢ / ((1 + DAMPING) aᵢ² Pᵢ + rᵢ),   w ← w − kᵢ g,   Pᵢ ← (1 − kᵢ aᵢ) Pᵢ
 
-Pᵢ is the remaining uncertainty about w*, rᵢ the variance of g: noise, few rows, different tasks.
-Without noise these are damped Newton steps; if the noise dominates the gradient, the rule stays
-at its start. All of it depends on public numbers only.
+Pᵢ is the remaining uncertainty about w*. rᵢ is the variance of g, from noise, few rows and
+differences between tasks. Without noise these are damped Newton steps; if noise dominates the
+gradient, the rule stays at its start. All of these numbers are public.
 
-How much of |w − w₁|², the way from the start w₁, is noise is known, V. The answers are given by
-w₁ + s (w − w₁) with s = 1 − V / |w − w₁|² (James and Stein); rounds go on from w.
+The part V of |w − w₁|² that is due to noise is known, w₁ being the start. Predictions use
+w₁ + s (w − w₁) with s = 1 − V / |w − w₁|² (James and Stein); further rounds start from w.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from cslr.protocol.ports import Examples
 __all__ = ["GradientRound", "LinearRule", "LinearSpace", "NoisyGradient", "linear_facts"]
 
 BIAS: Final = 0.3
-"""The constant input: so small that a bias moves slowly."""
+"""The constant input, small so that biases change slowly."""
 START: Final = 4.0
 """Length of a column of W at the start."""
 USUAL: Final = 0.6
-"""How much public shares of outputs count at the start, beside label texts of length START."""
+"""Factor of the log of public output frequencies in the biases at the start, with a softmax."""
 FLOOR: Final = 1e-2
 """Least variance of a direction, as a share of the largest."""
 REACH: Final = 30.0
-"""Expected length of w* − w at the start, of each column, where the signal is strong."""
+"""Expected length of w* − w at the start, for each column, if the signal is strong."""
 BIAS_REACH: Final = 1.5
-"""The same of a bias."""
+"""The same for a bias."""
 WEAK: Final = 60.0
-"""Units of a task over the noise multiplier of one release at which half of REACH is expected: with
-less signal a rule that reaches far follows noise, and ends below the one it began with."""
+"""Signal (units of a task over the noise multiplier of one release) at which half of REACH is
+expected: with less signal a rule that moves far fits noise, and ends worse than it started."""
 REACH_POWER: Final = 0.5
 """The best rule is expected further away along directions of small variance: P ∝ λ^(−this)."""
 CURVATURE: Final = 0.25
 """Second derivative of the loss, in units of the inputs' variance: p (1 − p) at p = ½."""
 DAMPING: Final = 4.0
-"""Without noise a step is 1 / (1 + this) of Newton's."""
+"""Without noise a step is 1 / (1 + this) of a Newton step."""
 TASK_EFFECT: Final = 0.1
-"""How far the best rules of tasks differ: variance as a share of what is unknown at the start."""
+"""Variance of the best rule between tasks, as a share of the uncertainty at the start."""
 CHANCE: Final = 0.3
-"""Variance of a gradient over few rows, as a share of what independent rows would have."""
+"""Sampling variance of a gradient over few rows, as a share of that of independent rows."""
 
 
 def linear_facts() -> dict[str, float]:
-    """The constants by name, for the plan that a ledger fixes."""
+    """The constants by name, for the plan in the ledger."""
     return {
         "bias": BIAS,
         "start": START,
@@ -82,7 +82,7 @@ def linear_facts() -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class LinearSpace:
-    """PUBLIC. The inputs of a linear head, and how public text spreads in them."""
+    """PUBLIC. The inputs of a linear head, and the variance of public text in them."""
 
     centre: FloatArray  # (d,) c
     size: float  # ρ
@@ -91,7 +91,7 @@ class LinearSpace:
 
     @classmethod
     def of(cls, public: FloatArray) -> Self:
-        """The inputs that embedded public sentences or words (n, d) give."""
+        """The inputs defined by embedded public sentences or words (n, d)."""
         z = public.astype(np.float64)
         centre = z.mean(axis=0)
         apart = z - centre
@@ -109,18 +109,18 @@ class LinearSpace:
 
 @dataclass(frozen=True, eq=False)
 class GradientRound:
-    """PUBLIC. The request for a gradient round: the rule whose gradient units return."""
+    """PUBLIC. The request for a gradient round: the rule at which units compute the gradient."""
 
     weights: FloatArray  # (d + 1, outputs) W
     space: LinearSpace
     family: Family
 
     def updates(self, examples: Examples) -> FloatArray:
-        """(b, D) the gradient of each unit's loss; zeros for one without rows.
+        """(b, D) the gradient of each unit's loss; zeros for a unit without rows.
 
         The loss is the mean over a unit's rows. Most words of a sentence are O and easy, so in
-        tagging it is the sum over √n, in which O counts as much as all names together are publicly
-        expected to. No operation mixes two units.
+        tagging it is the sum divided by √n, with O down-weighted to the expected total of all
+        entities. No operation mixes two units.
         """
         y = examples.targets
         if y is None:
@@ -144,19 +144,19 @@ class GradientRound:
 
 @dataclass(frozen=True)
 class NoisyGradient:
-    """PUBLIC. A released mean gradient with its noise."""
+    """PUBLIC. How a released mean gradient was measured."""
 
     noise: float
     """Variance of the noise in each of its coordinates."""
     units: float
-    """Expected number of units that it is a mean over."""
+    """Expected number of units it is averaged over."""
     rounds: int
-    """Rounds of the task: their gradients are of the same rows."""
+    """Rounds of the task, whose gradients use the same rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearRule:
-    """PUBLIC. The linear rule so far, in principal directions, and how uncertain it is."""
+    """PUBLIC. The current linear rule, in principal directions, and its uncertainty."""
 
     space: LinearSpace
     family: Family
@@ -164,7 +164,7 @@ class LinearRule:
     unknown: FloatArray  # (d + 1,) P
     at_start: FloatArray  # (d + 1,) P before the first gradient
     first: FloatArray  # (d + 1, outputs) the mean before the first gradient
-    noise: FloatArray  # (d + 1,) variance of a column's mean by the noise of gradients so far
+    noise: FloatArray  # (d + 1,) variance of ``mean`` due to noise so far, for each column
 
     @classmethod
     def start(
@@ -174,7 +174,7 @@ class LinearRule:
         texts: FloatArray | None,
         signal: float = math.inf,
     ) -> Self:
-        """The zero-shot rule of label texts (c, d); without them, the rule that knows nothing.
+        """The zero-shot rule of label texts (c, d); without texts, public frequencies alone.
 
         signal: expected units of a task over the noise multiplier of one release about it.
         """
@@ -191,7 +191,7 @@ class LinearRule:
         return cls(space, family, mean, unknown, unknown, mean, np.zeros(len(mean)))
 
     def turned(self, columns: FloatArray) -> LinearRule:
-        """A start with the directions (outputs, d) of another rule, as long together as its own."""
+        """This start with the directions (outputs, d) of another rule, at the same total norm."""
         mean = (columns @ self.space.directions).T
         longer = np.linalg.norm(self.mean[:-1]) / np.maximum(np.linalg.norm(mean), 1e-12)
         turned = np.concatenate([longer * mean, self.mean[-1:]])
@@ -203,11 +203,11 @@ class LinearRule:
         return np.concatenate([self.space.directions @ self.mean[:-1], self.mean[-1:]])
 
     def question(self) -> GradientRound:
-        """What units are told in the next round."""
+        """The request for the next round."""
         return GradientRound(self.weights, self.space, self.family)
 
     def moved(self, gradient: FloatArray, measured: NoisyGradient) -> LinearRule:
-        """The rule after a released mean gradient (D,)."""
+        """The rule updated with a released mean gradient (D,)."""
         plain = gradient.reshape(self.mean.shape)
         turned = np.concatenate([self.space.directions.T @ plain[:-1], plain[-1:]])
         curvature = CURVATURE * self.space.variance
@@ -224,7 +224,7 @@ class LinearRule:
         )
 
     def without_noise(self) -> LinearRule:
-        """The rule as far from its start as it moved beyond noise; biases stay."""
+        """The rule with its distance from the start reduced by the noise; biases stay."""
         away = self.mean[:-1] - self.first[:-1]
         moved, by_noise = float(np.square(away).sum()), self.noise[:-1].sum() * away.shape[1]
         kept = max(0.0, 1.0 - by_noise / moved) if moved > 0 else 1.0
@@ -232,7 +232,7 @@ class LinearRule:
         return replace(self, mean=np.concatenate([columns, self.mean[-1:]]))
 
     def head(self) -> Head:
-        """The rule as a head of two layers: u = relu(u) − relu(−u), two hidden units an output."""
+        """The rule as a head with two hidden units per output: u = relu(u) − relu(−u)."""
         weights = self.weights
         direction = weights[:-1] / self.space.size
         offset = BIAS * weights[-1] - self.space.centre @ direction
@@ -246,7 +246,7 @@ class LinearRule:
 
 
 def _tag_weights(family: Family) -> FloatArray:
-    """(outputs,) how much a word of each tag counts: O as much less as it is met more often."""
+    """(outputs,) weights of tags in the loss: O has less weight, as it occurs more often."""
     outside = family.shares[0]
     weights = np.ones(family.outputs)
     weights[0] = min(1.0, (1 - outside) / outside)
@@ -254,7 +254,7 @@ def _tag_weights(family: Family) -> FloatArray:
 
 
 def _usual_scores(family: Family) -> FloatArray:
-    """(outputs,) scores of a text about which nothing is known: how often outputs are met."""
+    """(outputs,) scores of a text about which nothing is known, from public frequencies."""
     of_output = family.label_of_output()
     shares = family.shares[of_output] / np.bincount(of_output)[of_output]
     if family.sigmoid:
@@ -266,7 +266,7 @@ def _usual_scores(family: Family) -> FloatArray:
 
 
 def _unknown_at_start(space: LinearSpace, signal: float) -> FloatArray:
-    """(d + 1,) variance of w* − w along each direction, of a bias last."""
+    """(d + 1,) variance of w* − w along each direction, and of a bias last."""
     values = space.variance[:-1]
     relative = (values / values.mean()) ** -REACH_POWER
     trusted = 1 / (1 + (WEAK / max(signal, 1e-12)) ** 2)

@@ -1,7 +1,7 @@
 """BIO tags: their names, and the best valid sequence.
 
 With labels O, 1, 2, ... the tags are O, B-1, I-1, B-2, I-2, ...: tag 2i − 1 begins an entity of
-label i, tag 2i goes on with it. A sequence is valid if I-i occurs only after B-i or I-i.
+label i, tag 2i continues it. A sequence is valid if I-i occurs only after B-i or I-i.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def tag_names(labels: Sequence[str]) -> list[str]:
 
 
 def transitions(tags: int) -> FloatArray:
-    """(1 + tags, tags) log weight of a tag after another; row 0 is the start of a sentence.
+    """(1 + tags, tags) log weight of each tag (column) after another (row); row 0 is the start.
 
-    −inf for an I- after the start, after O or after another type.
+    −inf for an I- tag after the start, after O or after another type.
     """
     label = (np.arange(tags) + 1) // 2
     begins = np.arange(tags) % 2 == 1
@@ -42,8 +42,8 @@ def transitions(tags: int) -> FloatArray:
 def decode(scores: FloatArray, starts: IntArray) -> IntArray:
     """The best valid tag sequence of each sentence, by Viterbi.
 
-    scores: (m, tags) for the words of n sentences, sentence i at starts[i] .. starts[i + 1];
-    −inf where a tag is not possible. Returns (m,) tags.
+    scores: (m, tags) for the m words of n sentences, −inf where a tag is not possible. starts:
+    (n + 1,); sentence i has the words starts[i] .. starts[i + 1]. Returns (m,) tags.
     """
     lengths = np.diff(starts)
     longest, n, tags = int(lengths.max(initial=0)), len(lengths), scores.shape[1]

@@ -1,14 +1,14 @@
 """Common coordinates for clients with different encoders, and the way back.
 
-Every client embeds the same public sentences with its own encoder. From these, its texts can be
-described in coordinates that are comparable across clients:
+Every client embeds the same public sentences with its own encoder. With these embeddings, its texts
+can be described in coordinates that are comparable across clients:
 
     projection   all clients run the reference encoder; its embeddings are the coordinates
     mapped       a ridge map from a client's encoder to the reference encoder
     relative     similarities to the anchors, each standardised over the public sentences
 
-Everything here is fitted on ``PublicEmbeddings`` and on nothing else, so it is public and computed
-on the device; clients whose sentences differ are refused by the digest of the corpus.
+Everything here is fitted on ``PublicEmbeddings`` alone, so it is public, and it is computed on the
+device. Clients whose public sentences differ are refused, by the digest of the corpus.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ __all__ = [
 ]
 
 _HELD_OUT: Final = 5
-"""One public sentence in so many is left out of a map: it chooses the ridge, shows the error."""
+"""Every fifth public sentence is held out from a map, to choose the ridge and measure the error."""
 _RIDGES: Final = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Ridges tried, as shares of the mean variance of the source."""
 _STEADY: Final = 1.0
-"""The ridge of the way back from similarities. In most directions these hardly vary over sentences,
-and what a mean of the replay has there would be blown up by the ridge that suits sentences best."""
+"""The ridge of the map back from similarities. In most directions similarities hardly vary over
+sentences; with the ridge that fits sentences best, the map would amplify what the means of a replay
+have there."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicEmbeddings:
-    """PUBLIC. The embeddings of the public sentences; no other text may enter a map."""
+    """PUBLIC. The embeddings of the public sentences; maps are fitted on no other text."""
 
     encoder: str
     corpus: str
@@ -60,7 +61,7 @@ class PublicEmbeddings:
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """z (…, a) -> z matrix + offset (…, b), brought to unit length."""
+    """z (…, a) -> z matrix + offset (…, b), scaled to unit length."""
 
     matrix: FloatArray  # (a, b)
     offset: FloatArray  # (b,)
@@ -81,27 +82,27 @@ class Translation:
     """None: the embeddings are the common coordinates."""
     back: Affine | None
     error: float
-    """Held-out share of the variance of public sentences that no way back from ``into`` finds, or
-    for ``mapped`` that ``into`` misses of the reference."""
+    """Held-out share of the variance of public sentences that is lost: in mapping back from common
+    coordinates, or with ``mapped`` in predicting the reference embeddings."""
 
     def common(self, z: FloatArray) -> FloatArray:
-        """(…, d) of this encoder -> common coordinates; each row by itself, bit for bit."""
+        """(…, d) of this encoder -> common coordinates; the bits of a row depend on it alone."""
         return z if self.into is None else row_by_row(self.into, z)
 
     def own(self, z: FloatArray) -> FloatArray:
-        """Common coordinates, of replay for example -> (…, d) of this encoder."""
+        """Common coordinates, for example of replay -> (…, d) of this encoder."""
         return z if self.back is None else self.back(z)
 
 
 def translation_from(arrays: Mapping[str, FloatArray], encoder: str) -> Affine | None:
-    """The map of an encoder to common coordinates; None: its embeddings are common coordinates."""
+    """The map of an encoder to common coordinates; None: its embeddings are those coordinates."""
     if f"{encoder} matrix" not in arrays:
         return None
     return Affine(arrays[f"{encoder} matrix"], arrays[f"{encoder} offset"])
 
 
 def corpus_digest(sentences: Iterable[str]) -> str:
-    """What identifies a public corpus: its sentences and their order."""
+    """A digest of a public corpus: of its sentences and their order."""
     sha = hashlib.sha256()
     for sentence in sentences:
         content = sentence.encode()
@@ -125,7 +126,7 @@ def mapped(embeddings: PublicEmbeddings, reference: PublicEmbeddings) -> Transla
 
 
 def untranslated(embeddings: PublicEmbeddings, reference: PublicEmbeddings) -> Translation:
-    """For comparison only: coordinates are reused unchanged, without their meaning."""
+    """For comparison only: coordinates are reused unchanged, although they mean something else."""
     if embeddings.encoder == reference.encoder:
         return identity(embeddings)
     shape = (embeddings.z.shape[1], reference.z.shape[1])
@@ -138,8 +139,8 @@ def untranslated(embeddings: PublicEmbeddings, reference: PublicEmbeddings) -> T
 def relative(embeddings: PublicEmbeddings, anchors: IntArray) -> Translation:
     """Similarities to the public sentences at ``anchors``: the same m of them for every encoder.
 
-    A similarity is taken about the middle of the encoder's own space, and in units of how much it
-    varies over the public sentences, so neither place nor scale of a space matters.
+    Embeddings are centred at the mean of the public sentences, and each similarity is divided by
+    its standard deviation over them, so neither location nor scale of a space matters.
     """
     centre = embeddings.z.mean(axis=0)
     directions = (embeddings.z[anchors] - centre).T  # (d, m)
@@ -156,7 +157,8 @@ def relative(embeddings: PublicEmbeddings, anchors: IntArray) -> Translation:
 def fit_map(source: FloatArray, target: FloatArray) -> tuple[Affine, float]:
     """The ridge map of source (n, a) to target (n, b), and its error on held-out sentences.
 
-    The error is the missed share of the target's variance; the ridge is the best of a few.
+    The error is the share of the target's variance that is not explained; the ridge is the best of
+    a few.
     """
     held = np.arange(len(source)) % _HELD_OUT == 0
     maps = [_ridge(source[~held], target[~held], ridge) for ridge in _RIDGES]
@@ -166,7 +168,7 @@ def fit_map(source: FloatArray, target: FloatArray) -> tuple[Affine, float]:
 
 
 def missed(target: FloatArray, predicted: FloatArray) -> float:
-    """Share of the variance of ``target`` that ``found`` does not explain."""
+    """Share of the variance of ``target`` that ``predicted`` does not explain."""
     return float(
         np.square(predicted - target).sum() / np.square(target - target.mean(axis=0)).sum()
     )

@@ -1,4 +1,4 @@
-"""Updates of a model as releases: clip, sum, charge, add noise, average.
+"""Model updates as releases: clip, sum, charge, add noise, average.
 
 One update is one vector of all trained parameters, clipped once. The sum is divided by the expected
 size of the cohort, a public number, never by the actual size.
@@ -28,26 +28,26 @@ class UpdateId:
 
     @property
     def label(self) -> str:
-        """Its name in the ledger and of the saved file."""
+        """Its name in the ledger and of the saved vector."""
         return f"task {self.task} update {self.round}"
 
     def expected(self, plan: Plan) -> float:
-        """The expected cohort: q N, or less where a cap limits the tasks of a client."""
+        """The expected cohort size: q N, or less if a cap limits the tasks of a client."""
         return plan.head_q * self.clients * plan.cap / plan.releases
 
 
 def update_of(examples: Examples, ask: Ask[Training]) -> Bounded:
-    """On the device: what training changed, all parameters as one vector, clipped once."""
+    """On the device: each client's update, all parameters as one vector, clipped once."""
     return bound(ask.request.updates(examples), ask.grid)
 
 
 def update_ask(
     update: UpdateId, training: Training, norm: float, clients_per_unit: int = 1
 ) -> Ask[Training]:
-    """The question for an update, each clipped to ``norm``.
+    """The request for an update of each client, clipped to ``norm``.
 
-    clients_per_unit: the most clients that hold rows of one unit, so the most of its updates in a
-    round. Zeroing a unit moves the sum by at most ``clients_per_unit`` × ``norm``.
+    clients_per_unit: the most clients that hold rows of one unit, and so the most updates it has in
+    a round. Zeroing a unit moves the sum by at most ``clients_per_unit`` × ``norm``.
     """
     return Ask(
         update.label, "update", training, Grid(norm * clients_per_unit, share=clients_per_unit)
@@ -62,7 +62,7 @@ def release_update(
     ledger: Ledger,
     keep: Keep,
 ) -> FloatArray:
-    """(D,) the average update: asked for, charged, noised with ``plan.head_sigma``, kept.
+    """(D,) the average update: requested, charged, noised with ``plan.head_sigma``, and saved.
 
     An update that was released or charged before an interruption is reused and not charged again.
 

@@ -105,7 +105,7 @@ def test_a_client_without_rows_sends_zeros(world, agreed):
 
 
 def test_a_cohort_of_clients_without_rows_sends_empty_lists_of_tags(world, agreed):
-    """Clients without rows have no answers either, and a tag is not a label."""
+    """Without rows there are no targets, and labels cannot take the place of tags."""
     examples = world.examples(0)
     nobody = replace(examples, mask=np.zeros_like(examples.mask), targets=None)
     request = agreed().request(0, (0, 1))
@@ -117,7 +117,7 @@ def test_a_cohort_of_clients_without_rows_sends_empty_lists_of_tags(world, agree
 
 
 def test_an_entry_below_the_least_weight_counts_half(world, agreed):
-    """With π_min = 1 all entries do; they are never dropped."""
+    """With π_min = 1 all entries count half; none is dropped."""
     one, two = (
         statistics_of(
             world.examples(0), named(agreed(pi_min=each).request(0, (0, 1)), [0, 1, 2])

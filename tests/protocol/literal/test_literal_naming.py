@@ -1,4 +1,4 @@
-"""Names by the server: what was released decides, in any order, by every matcher."""
+"""Canonical ids by the server depend on released lists alone and on no order, for every matcher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from cslr.protocol.literal.naming import (
     _clustered,
     _moved,
     _Prototypes,
-    _squared,
     named,
 )
 from cslr.protocol.step4_aggregate.contribution import Statistics
@@ -61,7 +60,7 @@ def released(seed=0, noise=0.02) -> tuple[Statistics, np.ndarray]:
 
 
 def same_groups(ids: np.ndarray, order: np.ndarray) -> bool:
-    """Whether two namings of the same entries agree up to the names."""
+    """Whether two clusterings of the same entries are equal up to the numbers of clusters."""
     pairs = set(zip(ids.ravel().tolist(), order.ravel().tolist(), strict=True))
     return len(pairs) == K == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
@@ -141,7 +140,7 @@ def test_a_density_that_all_entries_share_does_not_decide_about_their_names():
 
 
 def test_random_names_are_drawn_by_each_client_for_each_group_and_task(world, request_of):
-    """Whoever else sent a list changes nothing."""
+    """A client's ids do not depend on the lists after its own."""
     lists, _ = released()
     request = request_of("random")
     ids = named(lists, request).ids
@@ -209,12 +208,3 @@ def test_a_released_signature_is_the_density_of_its_moments_at_the_anchors(reque
             density = multivariate_normal(lists.offset[client, entry], covariance)
             expected = density.logpdf(request.space.anchors)
             np.testing.assert_allclose(signed[client, 0, entry], expected, rtol=1e-6)
-
-
-def test_squared_distances_are_those_of_all_pairs_and_never_negative():
-    rng = np.random.default_rng(1)
-    a, b = 1e3 + rng.standard_normal((2, 4, 5)), 1e3 + rng.standard_normal((3, 5))
-    expected = np.square(a[:, :, None] - b).sum(axis=-1)
-    np.testing.assert_allclose(_squared(a, b), expected, atol=1e-6)
-    assert (_squared(b[None], b) >= 0).all()
-    np.testing.assert_allclose(np.diagonal(_squared(b, b)), 0.0, atol=1e-6)

@@ -57,7 +57,7 @@ def test_labels_that_no_task_released_are_not_heard(replay):
 
 
 def test_all_modes_are_known_and_trusted_and_told_apart_around_the_public_centre(replay):
-    """Nothing is shrunk in the paper: no mode stands on a prior, and none is believed less."""
+    """The paper has no shrinkage: every mode is known, with trust 1."""
     assert replay.known.all()
     np.testing.assert_array_equal(replay.trust, 1.0)
     np.testing.assert_array_equal(replay.centre, np.zeros((3, R)))

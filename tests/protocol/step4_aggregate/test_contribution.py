@@ -38,7 +38,7 @@ OUTPUTS = 5
 
 
 def some_targets(b: int = 2, size: int = 4, seed: int = 1) -> np.ndarray:
-    """(b, L, outputs) what candidates say beyond the usual target."""
+    """(b, L, outputs) the candidates' targets minus the usual one."""
     return np.random.default_rng(seed).uniform(-1, 1, (b, size, OUTPUTS))
 
 

@@ -1,4 +1,4 @@
-"""How fine a release is follows from declared numbers and the plan alone."""
+"""The resolution of a release follows from declared numbers and the plan alone."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_unit_of_one_row_has_one_of_a_tasks_labels():
 
 
 def test_a_matrix_counts_units_only_in_the_tasks_they_have_rows_of():
-    """A cap of four tasks says little where a unit has rows of one."""
+    """With a cap of four tasks a unit contributes to one only, if it has rows of one."""
     budget = calibrate(Budget(4.0), releases=4, cap=4)
     found = [
         resolve(Units(4_000, 1, tasks=tasks), budget, 1, VARIANCES, True).tied

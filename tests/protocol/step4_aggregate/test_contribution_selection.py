@@ -1,4 +1,4 @@
-"""Selection: a vote each, for what is nearest, and the winner of the noisy votes."""
+"""Selection: each entry votes for the nearest candidate, and the noisy votes have a winner."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ties_go_to_the_lower():
 
 
 def test_noise_that_changes_no_winner_changes_nothing():
-    """What is chosen is not noised: that is the point of choosing."""
+    """Noise is added to the votes and not to the selected mean."""
     rng = np.random.default_rng(1)
     candidates = rng.standard_normal((1, 4, R))
     ballots = np.array([[40.0, 2.0, 3.0, 1.0]])

@@ -1,4 +1,4 @@
-"""From noisy sums to Q: trust the data as far as they go beyond their noise."""
+"""From noisy sums to Q: estimates are shrunk according to the noise."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def test_modes_are_told_apart_around_the_public_centre_where_no_label_comes_agai
 
 
 def test_what_a_label_means_in_one_task_is_expected_of_it_in_the_next(space, by_texts):
-    """Praise lies the same way in the new task, whatever the two labels have in common."""
+    """The contrast between the labels is the same in the new task, whatever they have in common."""
     praise = np.sqrt(space.between[:8]) * np.array([1, -1, 1, -1, 1, -1, 1, -1])
     earlier = [
         released(by_texts, [0, 1], np.stack([praise, -praise]), task=task) for task in range(3)
@@ -473,7 +473,7 @@ def test_in_classification_the_label_settles_the_target(space, by_texts, read):
 
 
 def test_logits_of_intents_are_read_one_by_one_among_the_labels_of_the_group(world, space, read):
-    """Each as a sigmoid, eight times as loud; what a mode cannot be about stays at zero."""
+    """Each is the sigmoid of eight times its logit; outputs of other groups are zero."""
     modes, family = world.modes(space, pooled=True), world.family("intents")
     logits = np.array([[0.5, -0.25, 0.9, 0.9], [0.9, 0.9, 0.0, 0.125]])
     release = replace(released(modes, range(2), 0.0, targets=logits), logits=True)
@@ -483,7 +483,7 @@ def test_logits_of_intents_are_read_one_by_one_among_the_labels_of_the_group(wor
 
 
 def test_logits_of_classes_are_a_softmax_among_the_labels_of_the_group(world, space, read):
-    """Eight times as loud as they were sent; labels of another group get nothing."""
+    """The softmax of eight times the logits; labels of another group get zero."""
     modes = world.modes(space, pooled=True)
     logits = np.array([[0.25, -0.25, 0.9, 0.9], [0.9, 0.9, 0.125, 0.125]])
     release = replace(released(modes, range(2), 0.0, targets=logits), logits=True)

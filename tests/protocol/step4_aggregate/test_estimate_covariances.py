@@ -1,4 +1,4 @@
-"""Whole second moments: believed as far as noise lets them be, never flat."""
+"""Full second moments: shrunk according to the noise, and never singular."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Released weights: steadied by what the plan expects, and no belief about labels by noise."""
+"""Released weights: combined with the plan's expectation; noise is not taken for label shares."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_task_of_one_label_says_nothing_against_it():
 
 
 def test_modes_of_one_label_are_added_up_first():
-    """Two labels of two modes each: what the modes of a label differ by is no share of labels."""
+    """Two labels of two modes each: differences within a label say nothing about label shares."""
     modes = SimpleNamespace(labels=np.array([0, 0, 1, 1]))
     assert counted_labels([release([10.0, 90.0, 90.0, 10.0], 5.0)], modes) == 1.0
     assert counted_labels([release([10.0, 90.0, 88.0, 10.0], 5.0)], modes) == 0.0

@@ -200,7 +200,7 @@ def test_moving_everything_moves_the_answer_alike():
 
 
 def test_texts_that_exaggerate_are_believed_less_where_nothing_was_released():
-    """Released modes differ half as much as their texts say: the next one is drawn in too."""
+    """Released modes differ half as much as their texts, so the next mode is shrunk too."""
     _, _, prior = some_means(7)
     centre = prior.mean(axis=0)
     variance = np.array([0.01] * (K - 1) + [np.inf])
@@ -250,7 +250,7 @@ def test_the_constants_of_the_plan_are_those_the_model_is_fitted_with():
 
 @pytest.mark.parametrize(("size", "factor"), [(1e3, 100.0), (1e-9, 0.01)])
 def test_no_scale_leaves_its_usual_size_by_more_than_a_factor_of_a_hundred(size, factor):
-    """However large or small the means are: the bound is reached and never passed."""
+    """For any size of the means the limit is reached and not exceeded."""
     rng = np.random.default_rng(0)
     observed = size * rng.standard_normal((40, 400))
     own = Effect(np.arange(40), np.ones(400), 0.2)
@@ -280,7 +280,7 @@ def test_several_modes_of_a_label_are_groups_and_no_factors():
 
 @pytest.mark.parametrize("unseen", [0, 3])
 def test_groups_are_the_same_model_as_factors(unseen, monkeypatch):
-    """Means within 1e-5 of those with the groups among the factors: the search stops elsewhere."""
+    """Means are within 1e-5: with groups among the factors the optimiser stops at another point."""
     rng, effects = np.random.default_rng(6), modes_of_labels(3)
     prior = rng.standard_normal((3 * K, R))
     observed = prior + rng.standard_normal(R) + 0.4 * rng.standard_normal((3 * K, R))

@@ -2,20 +2,20 @@
 
 Reference: Qi, Zhao and Li, "Better generative replay for continual federated learning", ICLR 2023.
 
-A generator makes rows of a label, a critic says whether a row is real and what it is; the critic's
-class path is the task head. Clients train both on their own rows and on rows of earlier tasks that
-the released generators make; the server averages and consolidates the head.
+A generator makes rows of a label. A critic predicts whether a row is real and which label it has;
+its classifier is the task head. Clients train both on their own rows and on rows of earlier tasks
+that the released generators make; the server averages the updates and consolidates the head.
 
 Departures from the original:
 
 * Rows are the leading 100 public coordinates of frozen embeddings, not images. With a label prior
-  generator and head begin at what label texts and public sentences give, as every method here does.
+  generator and head start from label texts and public sentences, as every method here does.
 * The published code multiplies its consistency terms by zero; here their weight is a setting of
   the recipe, 1 by default.
 * Under a secure sum the server cannot sample single clients' generators: it consolidates from the
   released generator and from those of earlier tasks, which is post-processing.
-* The critic's slope at real rows is penalised, or it would outrun the generator.
-* A layer whose noisy update is no longer than its noise is left as it was.
+* The critic's gradient at real rows is penalised, or it would become too strong for the generator.
+* A layer whose noisy update is not longer than its expected noise is not changed.
 * Few rounds per task, since some 10⁵ parameters make the noise heavy: 5 of 50 iterations (short),
   10 of 400 (published).
 
@@ -43,7 +43,7 @@ __all__ = ["schedule", "stages"]
 
 
 def stages(context: MethodContext) -> Stages:
-    """One pair of networks carried from task to task; torch begins when a stage is called."""
+    """One pair of networks carried from task to task; torch is loaded when a stage is called."""
     recipe = recipe_of(context.head)
     public = {"encoder": context.encoder, "clients": context.clients.count}
     context.ledger.fix_plan(context.plan, {"method": "fedcil", "recipe": asdict(recipe), **public})

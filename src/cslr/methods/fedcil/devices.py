@@ -22,16 +22,16 @@ from cslr.seeding import Seeds
 __all__ = ["NetworkTraining", "Sent"]
 
 AT_ONCE: Final = 64
-"""Clients that are trained side by side: bounds memory."""
+"""Clients that are trained in one stack, to limit memory."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClientPools:
-    """PRIVATE. The rows of a task by client of the cohort."""
+    """PRIVATE. The rows of a task, by client of the cohort."""
 
     rows: Pool
     clients: Sequence[int]  # (b,)
-    holds: Sequence[IntArray]  # (b,) of (n_i,) rows
+    holds: Sequence[IntArray]  # (b,) of (n_i,) indices of rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +39,16 @@ class Sent:
     """PUBLIC. What the server sends in a round."""
 
     model: FloatArray  # (D,)
-    noise: Tensor  # (n, k) what generators begin with
+    noise: Tensor  # (n, k) noise inputs for generators
     replay: Pool | None
-    """Rows of the generator frozen at the task's boundary; None: no label is known yet."""
+    """Rows from the generators of earlier tasks and the label prior; None if there are none."""
     echoes: Tensor | None
     """(c, n, r) rows of the released generator for every label, from a task's second round on."""
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkTraining:
-    """PUBLIC. A round of training: what clients are sent, and how they train on it."""
+    """PUBLIC. The request for a round of training: what clients receive, and how they train."""
 
     sent: Sent
     coordinates: Coordinates
@@ -60,7 +60,7 @@ class NetworkTraining:
     seeds: Seeds
 
     def updates(self, examples: Examples) -> FloatArray:
-        """(b, D) how each client would change both networks; zeros for one without rows."""
+        """(b, D) each client's update of both networks; zeros for a client without rows."""
         changes = np.zeros((len(examples.clients), self.shapes.size), dtype=np.float32)
         has_rows = np.flatnonzero(examples.mask.any(axis=1))
         for first in range(0, len(has_rows), AT_ONCE):
@@ -78,7 +78,7 @@ class NetworkTraining:
 def held_by(
     examples: Examples, some: IntArray, coordinates: Coordinates, family: Family
 ) -> ClientPools:
-    """The rows of some of the clients, one client's after the other's."""
+    """The rows of some of the clients, concatenated."""
     mask = examples.mask[some]
     labels = examples.labels[some][mask]
     if examples.targets is None:
@@ -97,7 +97,7 @@ def held_by(
 
 @dataclass(frozen=True, eq=False)
 class _Picks:
-    """Which rows a client takes in which iteration: (b, iterations, n) each, by its own stream."""
+    """Indices that each client draws for each iteration, (b, iterations, n), by its own stream."""
 
     local: Tensor
     noise: Tensor

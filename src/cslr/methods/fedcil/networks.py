@@ -3,9 +3,9 @@
     generator   [noise; label] -> h -> h -> r, LeakyReLU, then scaled to the length of an embedding
     critic      r -> h' -> real or fake, and the outputs of the task head, with ReLU like any head
 
-A model is one flat vector, the generator's parameters first: this is what a client's update is
-taken of, clipped and noised as. Operations are batched over the first axis, and none mixes two
-entries of it.
+A model is one flat vector, the generator's parameters first. A client's update is the difference of
+two such vectors, clipped and noised as a whole. Operations are batched over the first axis; none of
+them mixes two entries of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cslr.arrays import FloatArray
 __all__ = ["SLOPE", "Networks", "Shapes"]
 
 SLOPE: Final = 0.2
-"""Of LeakyReLU below zero."""
+"""Slope of LeakyReLU below zero."""
 _GENERATOR: Final = 6  # weights and biases of three layers
 
 
@@ -37,7 +37,7 @@ class Shapes:
     coordinates: int  # r
     outputs: int
     radius: float
-    """Length of everything that is generated."""
+    """Length of generated rows."""
     noise: int
     generator_hidden: int
     critic_hidden: int
@@ -57,16 +57,16 @@ class Shapes:
 
     @property
     def size(self) -> int:
-        """D: how many parameters a model has."""
+        """D: the number of parameters of a model."""
         return sum(into * out for into, out in self.tensors)
 
     def initial(self, rng: np.random.Generator) -> FloatArray:
-        """(D,) weights normal of variance 2/fan-in, so that noise comes through, and no biases."""
+        """(D,) normal weights of variance 2/fan-in, which pass the noise on, and zero biases."""
         parts = []
         for into, out in self.tensors[::2]:
             parts.append(rng.standard_normal(into * out) * np.sqrt(2.0 / into))
             parts.append(np.zeros(out))
-        parts[-2] *= 0.0  # a critic that knows nothing says nothing
+        parts[-2] *= 0.0  # the critic's outputs start at zero
         return np.concatenate(parts).astype(np.float32)
 
     def split(self, model: FloatArray) -> list[FloatArray]:
@@ -78,14 +78,14 @@ class Shapes:
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """b models side by side."""
+    """A stack of b models."""
 
     shapes: Shapes
     layers: Sequence[Tensor]  # (b, in, out) and (b, 1, out)
 
     @classmethod
     def copies(cls, shapes: Shapes, model: FloatArray, count: int) -> Networks:
-        """``count`` copies of a model, to be trained."""
+        """A stack of ``count`` trainable copies of a model."""
         layers = [
             torch.from_numpy(np.repeat(part[None], count, axis=0).astype(np.float32))
             for part in shapes.split(model)
@@ -103,7 +103,7 @@ class Networks:
         return self.layers[_GENERATOR:]
 
     def models(self) -> FloatArray:
-        """(b, D) all of them as flat vectors."""
+        """(b, D) the models as flat vectors."""
         flat = [layer.detach().flatten(start_dim=1).numpy() for layer in self.layers]
         return np.concatenate(flat, axis=1)
 
@@ -118,14 +118,14 @@ class Networks:
         return functional.normalize(x, dim=-1) * self.shapes.radius
 
     def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """How real (b, n) and what (b, n, outputs) each x (b, n, r) is, as logits."""
+        """Logits that each x (b, n, r) is real, (b, n), and of its outputs, (b, n, outputs)."""
         w1, b1, w2, b2 = self.critic
         hidden = torch.relu(torch.baddbmm(b1, x, w1))
         judged = torch.baddbmm(b2, hidden, w2)
         return judged[..., 0], judged[..., 1:]
 
     def steepness(self, x: Tensor) -> Tensor:
-        """(b, n) squared length of the gradient at x of how real it looks."""
+        """(b, n) squared norm of the gradient of the real-or-fake logit at x (b, n, r)."""
         w1, b1, w2, _ = self.critic
         hidden = torch.baddbmm(b1, x, w1)
         slopes = (hidden.detach() > 0).to(x.dtype) * w2[:, None, :, 0]

@@ -1,4 +1,4 @@
-"""Public initialisation: coordinates, and rows of the label prior."""
+"""Public initialisation: coordinates, and rows sampled from the label prior."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Coordinates", "prior_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """The first r public directions, of unit variance on average."""
+    """The first r public directions, scaled to unit variance on average."""
 
     directions: FloatArray  # (d, r)
     centre: FloatArray  # (d,)
 
     @classmethod
     def of(cls, space: PublicSpace, count: int) -> Coordinates:
-        """``count`` directions of a space, or all it has."""
+        """``count`` directions of a space, or all if it has fewer."""
         scale = np.sqrt(space.spread[:count].mean())
         return cls(space.basis[:, : min(count, space.dimension)] / scale, space.centre)
 
@@ -38,16 +38,16 @@ class Coordinates:
         return x
 
     def head(self, model: FloatArray, shapes: Shapes) -> Head:
-        """The critic's class path as a head over embeddings."""
+        """The critic's classifier as a head over embeddings."""
         weights1, bias1, weights2, bias2 = shapes.split(model)[6:]
         into = self.directions @ weights1
         arrays = (into, bias1[0] - self.centre @ into, weights2[:, 1:], bias2[0, 1:])
         return Head(*(array.astype(np.float32) for array in arrays))
 
     def critic(self, head: Head) -> FloatArray:
-        """The layers of a critic whose class path is a head over embeddings, as one vector.
+        """The layers of a critic whose classifier is a head over embeddings, as one vector.
 
-        What the head says beyond the directions is lost; how real a row is, it does not say.
+        The part of the head outside the directions is lost. The real-or-fake output is zero.
         """
         scale = float(np.square(self.directions[:, 0]).sum())
         layers = (
@@ -62,7 +62,7 @@ class Coordinates:
 def prior_rows(
     context: MethodContext, space: PublicSpace, coordinates: Coordinates, count: int
 ) -> Pool | None:
-    """About ``count`` rows of what label texts say, labels as often as publicly expected.
+    """About ``count`` rows from the label prior, labels with their publicly expected frequencies.
 
     None without a label prior.
     """

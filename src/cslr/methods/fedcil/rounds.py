@@ -24,7 +24,7 @@ __all__ = ["PublicSide"]
 
 @dataclass(frozen=True, eq=False)
 class PublicSide:
-    """The public side of a run: everything but the clients' rows."""
+    """The server's side of a run: everything except the clients' rows."""
 
     context: MethodContext
     recipe: TrainingSchedule
@@ -34,7 +34,7 @@ class PublicSide:
 
     @classmethod
     def of(cls, context: MethodContext, recipe: TrainingSchedule) -> PublicSide:
-        """Coordinates, prior and shapes of both networks, from public things alone."""
+        """Coordinates, prior and shapes of both networks, from public data alone."""
         space = agree(context).space
         coordinates = Coordinates.of(space, recipe.coordinates)
         public = coordinates.into(context.public)
@@ -51,7 +51,7 @@ class PublicSide:
         return cls(context, recipe, coordinates, prior, shapes)
 
     def start(self) -> FloatArray:
-        """(D,) the model before any task: what label texts give, if they may be used."""
+        """(D,) the model before any task: fitted to the label prior, if there is one."""
         context, recipe = self.context, self.recipe
         model = self.shapes.initial(context.seeds.at("initial gan"))
         if self.prior is None:
@@ -62,11 +62,11 @@ class PublicSide:
         return np.concatenate([model[: -len(critic)], critic]).astype(np.float32)
 
     def head(self, model: FloatArray) -> Head:
-        """The critic's class path."""
+        """The critic's classifier as a head."""
         return self.coordinates.head(model, self.shapes)
 
     def after_task(self, task: int, snapshots: tuple[FloatArray, ...]) -> FloatArray:
-        """The model after the rounds of a task; ``snapshots`` are those of all stages before."""
+        """The model after the rounds of a task; snapshots: the models of all earlier stages."""
         model, seeds = snapshots[-1], self.context.seeds.under("fedcil", task)
         teachers = self._teachers(task, snapshots)
         replay = None
@@ -77,7 +77,7 @@ class PublicSide:
         return model
 
     def _teachers(self, task: int, snapshots: tuple[FloatArray, ...]) -> list[Snapshot]:
-        """Released models of earlier tasks, each for its own labels, and the prior for the rest."""
+        """Released models of earlier tasks, each for its own labels, and the prior for others."""
         context = self.context
         labels_of = [np.array(labels) for labels in context.tasks]
         teachers = [Snapshot(snapshots[t + 1], labels_of[t]) for t in range(task)]
@@ -138,7 +138,7 @@ class PublicSide:
         return generated(snapshots, count, self.shapes, self.context.family, rng)
 
     def _trusted(self, mean: FloatArray, update: UpdateId) -> FloatArray:
-        """Each layer of a noisy update as far as it goes beyond its noise (James and Stein)."""
+        """Each layer of a noisy update, shrunk according to its noise (James and Stein)."""
         sigma = self.context.plan.head_sigma
         if sigma is None:
             return mean

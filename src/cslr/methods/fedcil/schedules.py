@@ -1,4 +1,4 @@
-"""Training schedule of both networks, chosen for two cores."""
+"""Training schedule of both networks, chosen to run on two cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RECIPE", "TrainingSchedule", "recipe_of"]
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """How long and how fast is trained; public."""
+    """Lengths, step sizes and other constants of training; public."""
 
     rounds: int
     iterations: int
@@ -26,7 +26,7 @@ class TrainingSchedule:
     batch: int = 32
     consistency: float = 1.0
     norm: float = 3.0
-    """What a client's update of both networks is clipped to."""
+    """The clipping bound of a client's update of both networks."""
     trust: float = 3.0
     """Standard deviations by which a layer's update must exceed its noise to be used at all."""
     pool: int = 2048
@@ -40,5 +40,5 @@ RECIPE: Final = TrainingSchedule(5, 50, 1e-3, 50)
 
 
 def recipe_of(head: HeadConfig) -> TrainingSchedule:
-    """The recipe with the rounds and the clip that were asked for."""
+    """The recipe, with rounds and clipping bound from the configuration if they are given."""
     return replace(RECIPE, rounds=head.rounds or RECIPE.rounds, norm=head.clip or RECIPE.norm)

@@ -1,7 +1,8 @@
-"""AC-GAN steps: the same on a device, in consolidation and on public samples.
+"""AC-GAN training steps: on a device, in consolidation and on public samples.
 
-The critic learns to tell given rows from generated ones and what they are; the generator learns to
-pass for given rows of its label. One step of each a batch.
+The critic learns to separate given rows from generated ones and to predict their labels; the
+generator learns to make rows that the critic takes for given rows of their label. Each batch is one
+step of both.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ __all__ = ["Batch", "Steps", "targets_for", "train"]
 BETAS: Final = (0.5, 0.99)
 WEIGHT_DECAY: Final = 1e-5
 STEEPNESS: Final = 5.0
-"""Weight of the critic's squared slope at real rows, without which it outruns the generator."""
+"""Weight of the penalty on the critic's squared gradient at real rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What b models learn from in one iteration."""
+    """The data of b models for one iteration."""
 
     x: Tensor  # (b, n, r) rows that count as real
     labels: Tensor  # (b, n)
     targets: Tensor  # (b, n, outputs)
     noise: Tensor  # (b, m, k)
-    conditions: Tensor  # (b, m) what is generated beside them
+    conditions: Tensor  # (b, m) labels to generate rows of
     echoes: Tensor | None = None
-    """(b, e, r) the server's idea of the labels of the first e rows."""
+    """(b, e, r) rows of the released generator, for the labels of the first e rows."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """How far one iteration goes."""
+    """Step sizes and loss weights of an iteration."""
 
     rate: float
     generator_rate: float
-    """0: the critic's class path is trained alone."""
+    """0: only the critic's classifier is trained."""
     consistency: float
-    """Weight of the two terms about echoes."""
+    """Weight of the two loss terms on echoes."""
 
 
 def train(networks: Networks, batches: Iterable[Batch], family: Family, steps: Steps) -> None:
@@ -65,7 +66,7 @@ def train(networks: Networks, batches: Iterable[Batch], family: Family, steps: S
 
 
 def _adam(layers: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
-    """Fused: a pass over memory in place of ten, which took most of the time of a step."""
+    """Fused: one pass over memory instead of ten, which took most of the time of a step."""
     return torch.optim.Adam(
         list(layers), lr=rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
     )
@@ -73,7 +74,7 @@ def _adam(layers: Sequence[Tensor], rate: float) -> torch.optim.Optimizer:
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad()
-    # Models share no parameter, so the gradient of the sum is each one's own.
+    # Models share no parameters, so the gradient of the sum contains the gradient of each.
     parts = [part for group in optimizer.param_groups for part in group["params"]]
     for part, gradient in zip(parts, torch.autograd.grad(loss.sum(), parts), strict=True):
         part.grad = gradient.contiguous()  # fused Adam reads memory in order
@@ -83,7 +84,7 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 def _critic_loss(
     networks: Networks, batch: Batch, fakes: Tensor, family: Family, consistency: float
 ) -> Tensor:
-    """(b,) each model's own."""
+    """(b,) the critic's loss of each model."""
     real, logits = networks.judge(batch.x)
     fake, _ = networks.judge(fakes)
     loss = functional.softplus(-real).mean(dim=-1) + functional.softplus(fake).mean(dim=-1)
@@ -107,8 +108,8 @@ def _generator_loss(networks: Networks, batch: Batch, fakes: Tensor, family: Fam
 def targets_for(labels: Tensor, logits: Tensor, family: Family) -> Tensor:
     """(b, n, outputs) the targets of rows generated for ``labels`` (b, n).
 
-    Where a label does not settle the outputs (B- or I-, further intents), the critic's own
-    probabilities: the gradient is then that of the label's probability.
+    Where a label does not determine the outputs (B- or I- tags), they are the critic's own
+    probabilities given the label; the gradient is then that of the label's log probability.
     """
     logits = logits.detach()
     about = torch.from_numpy(family.label_of_output()) == labels[..., None]
@@ -118,7 +119,7 @@ def targets_for(labels: Tensor, logits: Tensor, family: Family) -> Tensor:
 
 
 def _class_loss(logits: Tensor, targets: Tensor, family: Family) -> Tensor:
-    """(b,) cross-entropy, of every output by itself or of all against each other."""
+    """(b,) cross-entropy, of independent outputs or of a softmax."""
     if family.sigmoid:
         each = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         loss = each.sum(dim=-1)
@@ -128,7 +129,7 @@ def _class_loss(logits: Tensor, targets: Tensor, family: Family) -> Tensor:
 
 
 def _divergence(real: Tensor, echoed: Tensor, family: Family) -> Tensor:
-    """(b,) KL divergence of the outputs at the server's rows from those at real ones."""
+    """(b,) KL divergence between the outputs for real rows and those for echoes."""
     if family.sigmoid:
         real, echoed = (torch.stack([logit, -logit], dim=-1) / 2 for logit in (real, echoed))
     log_p, log_q = torch.log_softmax(real, dim=-1), torch.log_softmax(echoed, dim=-1)

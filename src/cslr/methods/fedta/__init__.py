@@ -5,8 +5,9 @@ Heterogeneity for Federated Continual Learning via Tail Anchor", arXiv:2412.1835
 description of the method, without its code.
 
 A client has a key and an anchor for every class, and a head for every task; they never leave it.
-The key nearest to an embedding z picks the anchor, and the head reads h = [z; anchor]. Classes are
-drawn to global prototypes, which the server picks among the clients' class means and freezes.
+The key nearest to an embedding z selects the anchor, and the head reads h = [z; anchor]. Classes
+are pulled towards global prototypes, which the server chooses among the clients' class means and
+freezes.
 
 Departures from the original:
 
@@ -14,22 +15,22 @@ Departures from the original:
   100 leading public directions, as in FedCIL here, scaled to the length of anchors.
 * Input enhancement is a residual adapter of width 32, not prompts. It is fused on the server by
   fitting one adapter to the clients' on public anchors, starting at their average.
-* A slot is a class *of a task*: streams whose tasks share their labels have slots of their own for
-  each task, and while a task is learnt only its own slots can be picked.
-* Nobody says which task a text is of. A task's head is weighed by the cosine of its nearest key,
-  over the τ of InfoNCE.
-* "All others", to which a prototype should be unlike, are those of other classes; "near the end"
+* A slot is a class *of a task*: streams whose tasks share their labels have separate slots for
+  each task, and while a task is learnt only its own slots can be selected.
+* The task of a text is not given at inference. A task's head is weighted by the cosine of its
+  nearest key, divided by the τ of InfoNCE.
+* "All others", which a prototype should differ from, are those of other classes; "near the end"
   is before the last round.
-* A softmax over one class decides nothing, so the head of a task with one class is left out.
-* Intents are answered by sigmoids, and the class of a text is its main label; for tagging an
-  example is a word, its class O or a type, and its outputs are tags.
+* A softmax over one class is constant, so the head of a task with one class is left out.
+* Intents use sigmoids, and the class of a text is its main label. In tagging an example is a word,
+  its class O or a type, and its outputs are tags.
 * The schedule is for two cores: three rounds of ten epochs, batches of 32, and epochs of at most
-  256 examples a client (words, in tagging), drawn anew for each. Keys learn at 0.1 and not at
-  1e-3: so few steps would leave them where they were drawn. Published are 30 epochs of all rows,
-  batches of 16 and 1e-3 for all.
+  256 examples per client (words, in tagging), drawn anew for each. Keys have learning rate 0.1
+  instead of 1e-3, at which so few steps would hardly move them. Published are 30 epochs of all
+  rows, batches of 16 and 1e-3 for all.
 
-Everybody who holds rows of a task takes part in each of its rounds. The server sees adapters and
-class means as they are: there is no privacy, ε = ∞, and the ledger is told so.
+Every client with rows of a task takes part in each of its rounds. The server sees adapters and
+class means without noise: there is no privacy, and the ledger records ε = ∞.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = ["stages"]
 
 
 def stages(context: MethodContext) -> Stages:
-    """All clients carried from task to task; torch begins with the first stage that is called."""
+    """All clients carried from task to task; torch is loaded when a stage is called."""
     context.ledger.charge(Charge("local training", 0, "head", None), lambda key: "")
 
     @cache

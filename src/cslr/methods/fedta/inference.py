@@ -1,6 +1,6 @@
 """Predictions: of a client's own model, and the average over clients.
 
-A client has a head per task, and nobody says which task a text is of. Its keys weigh its heads:
+A client has a head per task, and the task of a text is not given. Its keys weight its heads:
 
     p(y | z) = Σ_t p(t | z) p_t(y | z)    with p(t | z) ∝ exp(cos(z, nearest key of t) / τ)
 """
@@ -26,14 +26,14 @@ __all__ = ["PersonalModels"]
 
 LEAST: Final = 1e-30
 CHUNK: Final = 4096
-"""Embeddings read at a time."""
+"""Embeddings that are processed at a time."""
 
 
 class PersonalModels:
     """Predictions of clients' personal models.
 
     Each model predicts the same test rows after every task, and again for its own score, so its
-    predictions for the last array are cached; arrays must not be changed in place.
+    predictions for the last array are cached. Arrays must therefore not be changed in place.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class PersonalModels:
         self._cached: WeakKeyDictionary[Person, tuple[FloatArray, FloatArray]] = WeakKeyDictionary()
 
     def learnt(self, people: Mapping[int, Person]) -> Fitted:
-        """The average over ``people``, and each one's own."""
+        """The average prediction over ``people``, and each client's own."""
         everyone = list(people.values())
         personal = [(client, partial(self._scores, [people[client]])) for client in sorted(people)]
         return Fitted(partial(self._scores, everyone), personal=personal)
 
     def _scores(self, people: list[Person], z: FloatArray) -> FloatArray:
-        """(n, outputs) log p or log-odds of the mean p; −inf for outputs nobody has learnt."""
+        """(n, outputs) log p or log-odds of the mean p; −inf for outputs that nobody has learnt."""
         mean = np.zeros((len(z), self._family.outputs))
         for person in people:
             mean += self.probabilities(person, z) / len(people)

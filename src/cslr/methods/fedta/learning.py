@@ -40,15 +40,15 @@ class Learner:
 
     tasks: int
     people: Mapping[int, Person]
-    """Those who have learnt something, by number."""
+    """Clients that have learnt some task, by number."""
     shared: Adapter
     prototypes: Prototypes
     directions: FloatArray
-    """(d, w) of embeddings that are read; public."""
+    """(d, w) the directions of embeddings that are used; public."""
 
 
 def begin(context: MethodContext) -> Learner:
-    """Before any task: an adapter that changes nothing and no prototype."""
+    """Before any task: an adapter that is the identity, and no prototype."""
     directions = leading(context.public)
     width = directions.shape[1]
     slots = sum(len(labels) for labels in context.tasks)
@@ -57,7 +57,7 @@ def begin(context: MethodContext) -> Learner:
 
 
 def learn_task(context: MethodContext, recipe: AdapterTraining, before: Learner) -> Learner:
-    """The next task, by all clients that hold rows of it."""
+    """The learner after the next task, trained by all clients that have rows of it."""
     seeds = context.seeds.under("fedta", before.tasks)
     rows = rows_of(context, before.tasks, before.directions)
     anchors = _anchors(context, before.directions)
@@ -78,7 +78,7 @@ def learn_task(context: MethodContext, recipe: AdapterTraining, before: Learner)
 
 
 def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> TaskHead:
-    """A softmax over one class needs no hidden units: it always says the same."""
+    """The initial heads; without hidden units for one class, whose softmax is constant."""
     outputs = rows.targets.shape[1]
     hidden = HIDDEN if outputs > 1 or rows.sigmoid else 0
     return initial_head(rows.clients, rows.x.shape[1], slots, outputs, hidden, seeds)
@@ -87,7 +87,7 @@ def _first_head(rows: TaskRows, slots: int, seeds: Seeds) -> TaskHead:
 def _trained_clients(
     before: Learner, rows: TaskRows, adapters: Adapter, head: TaskHead
 ) -> dict[int, Person]:
-    """The task's clients with what they have learnt."""
+    """The task's clients with their new adapters and heads."""
     people = {}
     for index, client in enumerate(rows.clients):
         heads = before.people[client].heads if client in before.people else {}
@@ -97,13 +97,13 @@ def _trained_clients(
 
 
 def _anchors(context: MethodContext, directions: FloatArray) -> Tensor:
-    """As many public sentences as CSLR has anchors."""
+    """Random public sentences, as many as CSLR has anchors."""
     order = context.seeds.at("fedta", "anchors").permutation(len(context.public))
     return scaled(context.public[order[: context.constants.m]], directions)
 
 
 def _aim(prototypes: Prototypes, first: int, slots: int, number: int, rounds: int) -> Aim:
-    """The known prototypes, and where among them those of the task's slots stand."""
+    """The known prototypes, and the index among them of each of the task's slots."""
     known = prototypes.known
     position = torch.where(known, known.cumsum(0) - 1, -1)
     return Aim(

@@ -4,9 +4,9 @@ The loss of a client is the mean over its batch of
 
     cross-entropy over the task's outputs + 0.2 · E · InfoNCE(h, prototypes) − 0.1 · cos(z, key)
 
-with E rounds a task and τ = 0.2. InfoNCE waits for the first prototypes, and has no negatives in a
-task's last round. A client's draws are addressed by its number and dropout is common to all, so
-what it learns in a round depends on its own rows and on what the server sent, and on nothing else.
+with E rounds per task and τ = 0.2. InfoNCE is used once there are prototypes, and has no negatives
+in a task's last round. A client's random draws follow from its number and dropout is common to all,
+so what it learns in a round depends only on its own rows and on what the server sent.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ WEIGHT_DECAY: Final = 1e-3
 
 @dataclass(frozen=True)
 class AdapterTraining:
-    """How long clients train on a task."""
+    """Training schedule of clients on a task."""
 
     rounds: int  # E
     epochs: int
     batch: int
     most: int | None
-    """Examples a client takes into an epoch, drawn anew each time; None: all it has."""
+    """Most examples of a client in an epoch, drawn anew for each; None: all it has."""
     learning_rate: float
     key_rate: float
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What h is drawn to: the prototypes the server has chosen so far."""
+    """The targets of InfoNCE: the prototypes that the server has chosen so far."""
 
     prototypes: Tensor  # (p, 2d)
     of_slot: Tensor  # (s,) the prototype of each of the task's slots, −1 if there is none yet
@@ -66,8 +66,8 @@ def train(
 ) -> tuple[Adapter, TaskHead]:
     """The adapters and heads of the task's clients after a round.
 
-    Each client is a parameter of its own to Adam, so that one without rows left in an epoch has
-    no gradient and stays as it is.
+    For Adam each client has parameters of its own, so that a client without rows left in an epoch
+    has no gradient and does not change.
     """
     stacks = [part.clone() for part in (*adapter, *head)]
     per_client = [stack.unbind() for stack in stacks]
@@ -97,7 +97,7 @@ def _batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches (k, b) of rows, −1 where a client has fewer, and hidden units (b, w) to keep.
 
-    Clients stand in order of size, so those with rows left are always the first k.
+    Clients are sorted by size, so those with rows left are always the first k.
     """
     sizes = rows.sizes if recipe.most is None else np.minimum(rows.sizes, recipe.most)
     for epoch in range(recipe.epochs):
@@ -110,7 +110,7 @@ def _batches(
 
 
 def _shuffled(rows: TaskRows, sizes: IntArray, seeds: Seeds) -> IntArray:
-    """(k, n) each client's rows of an epoch in an order of its own, −1 after the last."""
+    """(k, n) each client's rows of an epoch in random order, −1 after the last."""
     order = np.full((len(sizes), int(sizes[0])), -1, dtype=np.int64)
     for index, (client, held) in enumerate(zip(rows.clients, rows.held, strict=True)):
         order[index, : sizes[index]] = seeds.at(client).permutation(held)[: sizes[index]]
@@ -120,7 +120,7 @@ def _shuffled(rows: TaskRows, sizes: IntArray, seeds: Seeds) -> IntArray:
 def _loss(
     adapter: Adapter, head: TaskHead, rows: TaskRows, chosen: Tensor, dropout: Tensor, aim: Aim
 ) -> Tensor:
-    """The sum of the clients' losses: none has a part in another's gradient."""
+    """The sum of the clients' losses; the gradient of each client's parts is its own loss's."""
     reading = read(adapter, head, rows.x[chosen])
     logits = reading.logits(head, dropout)
     each = _cross_entropy(logits, rows.targets[chosen], rows.sigmoid)
@@ -132,7 +132,7 @@ def _loss(
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor, sigmoid: bool) -> Tensor:
-    """(k, b) over the outputs of the task alone."""
+    """(k, b) the cross-entropy over the outputs of the task alone."""
     if sigmoid:
         measure = functional.binary_cross_entropy_with_logits
         return measure(logits, targets, reduction="none").mean(dim=-1)

@@ -1,7 +1,7 @@
 """The trained parts of clients, stacked over clients, and their forward pass.
 
-A slot is a class of a task: it has a key, by which it is found, and a tail anchor, which is put
-behind the embedding. Adapters and class means of h are shown to the server, nothing else is.
+A slot is a class of a task. It has a key, by which it is selected, and a tail anchor, which is
+appended to the embedding. The server sees adapters and class means of h, and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 HIDDEN: Final = 512
 ADAPTER_WIDTH: Final = 32
 DIRECTIONS: Final = 100
-"""Of the embeddings that are read: parameters and time fall with them."""
+"""Directions of the embeddings that are used, to save parameters and time."""
 DROPOUT: Final = 0.5
 
 
@@ -64,22 +64,22 @@ Parts = TypeVar("Parts", Adapter, TaskHead)
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """A client as it stands, all it answers with; stacks of one."""
+    """The current model of a client; its parts are stacks of one."""
 
     adapter: Adapter
     heads: Mapping[int, TaskHead]
-    """Of each task it has learnt."""
+    """The head of each task it has learnt."""
 
 
 def one_of(parts: Parts, index: int) -> Parts:
-    """The client that stands at ``place`` of a stack."""
+    """The parts of client ``index`` of the stack, as a stack of one."""
     return type(parts)(*(part[index : index + 1] for part in parts))
 
 
 def leading(public: FloatArray, most: int = DIRECTIONS) -> FloatArray:
-    """(d, w) the directions in which public sentences (n, d) are longest; all if d ≤ ``most``.
+    """(d, w) the leading directions of public sentences (n, d), not centred; all if d ≤ ``most``.
 
-    Signs are settled, so that machines agree.
+    Signs are normalised, so that they are the same on all machines.
     """
     width = public.shape[1]
     if width <= most:
@@ -92,16 +92,16 @@ def leading(public: FloatArray, most: int = DIRECTIONS) -> FloatArray:
 
 
 def scaled(z: FloatArray, directions: FloatArray) -> Tensor:
-    """Embeddings (n, d) along (d, w) directions, at the length of anchors, √w.
+    """Embeddings (n, d) along (d, w) directions, scaled to the length of anchors, √w.
 
-    So neither half of h drowns the other; which key is nearest does not depend on lengths.
+    Both halves of h then have the same length; the nearest key does not depend on lengths.
     """
     x = torch.from_numpy(np.ascontiguousarray(z @ directions, dtype=np.float32))
     return functional.normalize(x, dim=-1) * math.sqrt(x.shape[-1])
 
 
 def initial_adapter(width: int, seeds: Seeds) -> Adapter:
-    """One adapter that changes nothing yet."""
+    """One adapter, initially the identity."""
     down = _uniform(seeds.at("adapter"), width, width, ADAPTER_WIDTH)
     return Adapter(down, torch.zeros(1, ADAPTER_WIDTH, width))
 
@@ -109,7 +109,7 @@ def initial_adapter(width: int, seeds: Seeds) -> Adapter:
 def initial_head(
     clients: Sequence[int], width: int, slots: int, outputs: int, hidden: int, seeds: Seeds
 ) -> TaskHead:
-    """Keys uniform in (−1, 1) and anchors standard normal, each client's own; heads begin alike."""
+    """Keys uniform in (−1, 1) and anchors standard normal, by client; equal layers for all."""
     rng = seeds.at("head")
     layers = (
         _uniform(rng, 2 * width, width, hidden),
@@ -134,26 +134,26 @@ def _uniform(rng: np.random.Generator, fan_in: int, *shape: int) -> Tensor:
 
 
 def adapted(adapter: Adapter, x: Tensor) -> Tensor:
-    """x (k, b, d) with the adapter's correction."""
+    """x (k, b, d) plus the adapter's correction."""
     return x + torch.relu(x @ adapter.down) @ adapter.up
 
 
 @dataclass(frozen=True)
 class Reading:
-    """b embeddings of each of k clients, with the slots whose keys are nearest in cosine."""
+    """b embeddings of each of k clients, with the slots whose keys have the largest cosine."""
 
     z: Tensor  # (k, b, d) adapted
-    picked: Tensor  # (k, b, s) one-hot
-    similarity: Tensor  # (k, b) cosine with the picked key
+    picked: Tensor  # (k, b, s) one-hot, the selected slot
+    similarity: Tensor  # (k, b) cosine with its key
 
     def tails(self, head: TaskHead) -> Tensor:
         """h = [z; anchor], (k, b, 2d)."""
         return torch.cat([self.z, self.picked @ head.anchors], dim=-1)
 
     def logits(self, head: TaskHead, dropout: Tensor | None = None) -> Tensor:
-        """(k, b, o) of the MLP over h; dropout: (b, w) hidden units that are kept, None: all.
+        """(k, b, o) logits of the MLP over h; dropout: (b, w) hidden units to keep, None: all.
 
-        The anchor's half of the first layer is computed once a slot, not once an example.
+        The anchor's half of the first layer is computed per slot, not per example.
         """
         tail = self.picked @ (head.anchors @ head.of_anchor)
         hidden = torch.relu(self.z @ head.of_embedding + tail + head.bias1)
@@ -163,9 +163,9 @@ class Reading:
 
 
 def read(adapter: Adapter, head: TaskHead, x: Tensor, z: Tensor | None = None) -> Reading:
-    """x (k, b, d) with its slots; keys are compared with the frozen embedding, not the adapted.
+    """The slots of x (k, b, d); keys are compared with the frozen embedding, not the adapted one.
 
-    z: x adapted, where that is known already.
+    z: x adapted, if it is computed already.
     """
     cosines = functional.normalize(x, dim=-1) @ functional.normalize(head.keys, dim=-1).mT
     similarity, nearest = cosines.max(dim=-1)

@@ -1,6 +1,6 @@
 """The server step: choose a prototype per class, and fuse the adapters.
 
-It sees the clients' class means and adapters as they are: nothing here is private.
+It sees the clients' class means and adapters without noise: there is no privacy here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cslr.seeding import Seeds
 __all__ = ["ClassMeans", "Prototypes", "candidates_of", "choose", "fuse"]
 
 APART: Final = 0.25
-"""Mean cosine with other classes at which a prototype is good enough to stay."""
+"""A prototype is frozen if its mean cosine with other classes is at most this."""
 FUSION_EPOCHS: Final = 10
 FUSION_BATCH: Final = 16
 FUSION_RATE: Final = 1e-3
@@ -27,7 +27,7 @@ FUSION_RATE: Final = 1e-3
 
 @dataclass(frozen=True)
 class Prototypes:
-    """One per slot of the whole stream; a frozen one never changes again."""
+    """One prototype per slot of the whole stream; a frozen one does not change again."""
 
     centres: Tensor  # (S, 2d)
     known: Tensor  # (S,)
@@ -35,22 +35,22 @@ class Prototypes:
 
     @staticmethod
     def none(slots: int, width: int) -> Prototypes:
-        """Nothing chosen yet, for embeddings of ``width`` numbers."""
+        """No prototype chosen yet, for embeddings of dimension ``width``."""
         unset = torch.zeros(slots, dtype=torch.bool)
         return Prototypes(torch.zeros(slots, 2 * width), unset, unset)
 
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Class means of h, of all clients that hold the class."""
+    """Class means of h, one for each client and class that it has."""
 
     centres: Tensor  # (m, 2d)
-    slots: Tensor  # (m,) of the whole stream
+    slots: Tensor  # (m,) indices in the whole stream
 
 
 @torch.no_grad()
 def candidates_of(rows: TaskRows, adapter: Adapter, head: TaskHead, first: int) -> ClassMeans:
-    """Those of a task whose slots begin at ``first``."""
+    """The class means of a task whose slots begin at ``first``."""
     centres, slots = [], []
     for index, held in enumerate(rows.held):
         client_rows = torch.from_numpy(held)
@@ -66,10 +66,10 @@ def candidates_of(rows: TaskRows, adapter: Adapter, head: TaskHead, first: int) 
 
 
 def choose(before: Prototypes, candidates: ClassMeans, closing: bool) -> Prototypes:
-    """For each class that is not frozen, the candidate least like all others.
+    """For each class that is not frozen, the candidate with the least mean cosine with all others.
 
     Others are the candidates of other classes and the prototypes of classes without candidates.
-    At a mean cosine of at most 0.25 the choice is frozen; ``closing`` freezes all that are known.
+    The choice is frozen if that cosine is at most ``APART``; ``closing`` freezes all known ones.
     """
     likeness = _likeness(before, candidates)
     centres, known, frozen = before.centres.clone(), before.known.clone(), before.frozen.clone()
@@ -95,9 +95,9 @@ def _likeness(before: Prototypes, candidates: ClassMeans) -> Tensor:
 
 
 def fuse(adapters: Adapter, anchors: Tensor, seeds: Seeds) -> Adapter:
-    """One adapter that does to public anchors (m, d) what the clients' do on average.
+    """One adapter fitted to the mean output of the clients' adapters on public anchors (m, d).
 
-    The mean squared distance to all clients' answers is least where that to their mean is.
+    Fitting to the mean also minimises the mean squared distance to all clients' outputs.
     """
     with torch.no_grad():
         target = adapted(adapters, anchors[None]).mean(dim=0)

@@ -18,28 +18,28 @@ __all__ = ["TaskRows", "outputs_of", "rows_of"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskRows:
-    """PRIVATE: the rows of one task and who holds them, clients with most rows first."""
+    """PRIVATE. The rows of one task by client, clients with most rows first."""
 
     x: Tensor  # (n, w) embeddings, scaled
     slots: Tensor  # (n,) which of the task's classes
     targets: Tensor  # (n, o) over the outputs of the task's classes
     sigmoid: bool
     clients: tuple[int, ...]  # (k,)
-    held: tuple[IntArray, ...]  # k times the rows of a client
+    held: tuple[IntArray, ...]  # (k,) of (n_i,) indices of rows
 
     @property
     def sizes(self) -> IntArray:
-        """(k,) falling."""
+        """(k,) numbers of rows, descending."""
         return np.array([len(rows) for rows in self.held], dtype=np.int64)
 
 
 def outputs_of(family: Family, labels: tuple[int, ...]) -> IntArray:
-    """(o,) the outputs that are about ``labels``."""
+    """(o,) the outputs that belong to ``labels``."""
     return np.flatnonzero(np.isin(family.label_of_output(), labels))
 
 
 def rows_of(context: MethodContext, task: int, directions: FloatArray) -> TaskRows:
-    """All rows of a task that are about one of its labels, along public directions (d, w)."""
+    """All rows of a task with one of its labels, projected to public directions (d, w)."""
     people, labels = context.open_rows(), context.tasks[task]
     held = people.held
     here = np.flatnonzero((people.tasks[held] == task) & np.isin(people.labels[held], labels))

@@ -1,7 +1,7 @@
 """CSLR with another matcher: the paper's ablations of canonicalisation.
 
-Each differs from CSLR in step 3 only, so with J = 1, where there is nothing to match, all give
-identical results.
+Each differs from CSLR in step 3 only, so with J = 1, where nothing is matched, all give identical
+results.
 
 Privacy: that of CSLR.
 """

@@ -1,17 +1,17 @@
-"""The paper's protocol, implemented literally; its true cost is charged, ε = ∞ where that is so.
+"""The paper's protocol, implemented exactly as written; its true cost is charged, even if ε = ∞.
 
 Reference: the CSLR paper, Algorithm 1, Section 4 and its appendices. Every client sends its noised
-list of L = 4 entries (π, μ, M, y); the server takes signatures of what it received and clusters
-them, or matches them to running prototypes; then four sums follow, each statistic clipped by itself
-to B = 1; covariances are M − μμᵀ with eigenvalues of at least λ_min. K = T modes per task, r = 384
-directions, q = 0.30, a federated head (50 rounds per task, λ, n_r = 500) that starts at random.
-Targets are mean logits, tag frequencies or intent masks. ``[paper]`` has all constants.
+list of L = 4 entries (π, μ, M, y). The server computes signatures of the received lists, and
+clusters them or matches them to running prototypes. Then four sums follow, each statistic clipped
+separately to B = 1; covariances are M − μμᵀ with eigenvalues of at least λ_min. K = T modes per
+task, r = 384 directions, q = 0.30, a federated head (50 rounds per task, λ, n_r = 500) that starts
+at random. Targets are mean logits, tag frequencies or intent masks. ``[paper]`` has all constants.
 
-What is left of departures is in the table of docs/paper.md, each with its reason and its switch.
+The remaining departures are in the table of docs/paper.md, each with its reason and its setting.
 
-Privacy: the replay release within its ε, or with the paper's σ at the price that the ledger says
-(``paper.calibration``); end to end ε = ∞, since the head's updates are not noised (``head.kind =
-"dp-fedavg"`` noises them).
+Privacy: the replay release within its ε, or with the paper's σ at the cost that the ledger computes
+(``paper.calibration``); end to end ε = ∞, since the head's updates have no noise (``head.kind =
+"dp-fedavg"`` adds it).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""dp-class-stats: one Gaussian per label, no list, no matching: the strongest simple release.
+"""dp-class-stats: one Gaussian per label, no list, no matching; the strongest simple release.
 
 It is CSLR with J = 1 and L = 1, so the difference to CSLR is the effect of lists and anchors.
 
-Privacy: end to end, as its head learns from the release alone.
+Privacy: end to end, since its head is trained on the release alone.
 """
 
 from __future__ import annotations

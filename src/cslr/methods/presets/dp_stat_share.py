@@ -4,10 +4,10 @@ Reference: the paper cites Yoon et al., "Federated continual learning with weigh
 transfer" (FedWeIT), ICML 2021, whose code shares no statistics and has no privacy; its scores in
 the paper are those of the paper's L = 1. So this is CSLR with one mode per task and L = 1.
 
-Departures: the same public help as CSLR (directions, label prior, shrinkage), a joint clip, and a
-head on the released replay. Where a task has one label it is the same as ``dp-class-stats``.
+Departures: the public knowledge that CSLR uses (directions, label prior, shrinkage), a joint clip,
+and a head on the released replay. If a task has one label it is the same as ``dp-class-stats``.
 
-Privacy: end to end, as its head learns from the release alone.
+Privacy: end to end, since its head is trained on the release alone.
 """
 
 from __future__ import annotations

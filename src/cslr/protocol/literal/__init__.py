@@ -1,1 +1,1 @@
-"""The paper's protocol to the letter: full lists, names by the server, sums read as written."""
+"""The paper's protocol exactly as written: full lists, ids by the server, sums read as written."""

@@ -1,8 +1,8 @@
 """Lines 2 to 8 of Algorithm 1 on the device, as written.
 
 A list entry is (π, μ, M, y): mixture weight, mean, second moment E[x xᵀ] and target, each clipped
-by itself. Coordinates are x = Vᵀ(z − c), a public isometry if all directions are kept, so densities
-at the anchors are those of the paper.
+separately. Coordinates are x = Vᵀ(z − c), a public isometry if all directions are kept, so that
+densities at the anchors are those of the paper.
 
 Guarantee: with L entries in all and K modes, a client moves the four sums by at most ``bounds``
 and its list has norm at most ``list_bound``.
@@ -52,17 +52,17 @@ class WrittenLists:
 
 
 def bounds(paper: PaperConstants, entries: int, modes: int) -> tuple[float, float, float, float]:
-    """S_π, S_μ, S_M, S_y: what one client adds to the sums over all modes of a task.
+    """S_π, S_μ, S_M, S_y: bounds on what one client adds to each sum, over all modes of a task.
 
     π sums to at most one over all modes. The others are clipped entry by entry, and a client
-    contributes to min(L, K) modes at most; weighted by π they are shorter.
+    contributes to at most min(L, K) modes; if they are weighted by π, the single bound B is enough.
     """
     most = 1.0 if paper.division == "weights" else math.sqrt(min(entries, modes))
     return paper.b_pi, most * paper.b_mu, most * paper.b_m, most * paper.b_y
 
 
 def list_bound(paper: PaperConstants, entries: int) -> float:
-    """The norm of a list of so many entries."""
+    """A bound on the norm of a list with this many entries."""
     each = paper.b_mu**2 + paper.b_m**2 + paper.b_y**2
     return math.sqrt(paper.b_pi**2 + entries * each)
 
@@ -89,7 +89,7 @@ def list_entries(
 def written_lists(
     examples: Examples, request: Request, coordinates: FloatArray | None = None
 ) -> list[WrittenLists]:
-    """Lines 2 and 3: the lists of b clients, group by group; both messages are made of them."""
+    """Lines 2 and 3: the lists of b clients, group by group; both messages are made from them."""
     paper = request.paper
     assert paper is not None
     lists = []
@@ -100,19 +100,18 @@ def written_lists(
 
 
 def written_sums(examples: Examples, request: Request, lists: Sequence[WrittenLists]) -> Statistics:
-    """Lines 4 to 8: what b clients with these lists add about each mode, group by group."""
+    """Lines 4 to 8: what b clients with these lists add to each mode, group by group."""
     parts = []
     for each in lists:
-        known = request.one_mode
-        ids = each.group.first_ids if known else canonical_ids(examples, each.group, request)
+        ids = canonical_ids(examples, each.group, request)
         parts.append(mode_sums(each, ids, request))
     return joined(parts)
 
 
 def mode_sums(lists: WrittenLists, ids: IntArray, request: Request) -> Statistics:
-    """(b, J, ·) what b clients add about each mode; ids: (b, L) the modes of their entries.
+    """(b, J, ·) what b clients add to each mode; ids: (b, L) the modes of their entries.
 
-    An entry below π_min counts half. Where means are selected, ballots stand in their place.
+    An entry below π_min counts half. If means are selected, votes are sent in their place.
     """
     paper, group, entries = request.paper, lists.group, lists.entries
     assert paper is not None

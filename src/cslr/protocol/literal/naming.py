@@ -1,8 +1,8 @@
 """Lines 4 to 6 of Algorithm 1 at the server: released lists get canonical ids. Post-processing.
 
-Signatures are taken of what was released. They are clustered, or matched at least total cost to
-running prototypes; the ablations match released parameters with the same prototypes. Prototypes
-begin at public ones and move to the mean of the entries that were matched to them.
+Signatures are computed from the released lists. They are clustered, or matched to running
+prototypes at the least total cost; the ablations match released parameters to the same prototypes.
+Prototypes start at the public ones and move to the mean of the entries that were matched to them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cslr.numerics.assignment import entropic_transport, hungarian, nearest, sta
 from cslr.numerics.linear_algebra import onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians, from_moments, log_density, log_density_of_moments
 from cslr.protocol.step2_sign import standardised
+from cslr.protocol.step3_match import squared_distances
 from cslr.protocol.step4_aggregate.contribution import Statistics
 from cslr.seeding import Seeds
 
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["Named", "named"]
 
 PASSES: Final = 2
-"""Times that entries are matched: to the public prototypes, then to those of the first time."""
+"""Rounds of matching: to the public prototypes, then to the prototypes that resulted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """PUBLIC. Released entries of b clients, and what they are called."""
+    """PUBLIC. Released entries of b clients, with their canonical ids."""
 
     ids: IntArray  # (b, groups, L)
     mean: FloatArray  # (b, groups, L, r)
-    signed: FloatArray | None  # (b, groups, L, m), where signatures were taken
+    signed: FloatArray | None  # (b, groups, L, m), if the matcher uses signatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ def named(lists: Statistics, request: Request) -> Named:
 
 
 def _released_signatures(mean: FloatArray, second: FloatArray, request: Request) -> FloatArray:
-    """(b, L, m) signatures of released means (b, L, r) and folded second moments, by client."""
+    """(b, L, m) signatures from released means (b, L, r) and folded second moments."""
     assert request.paper is not None
     r, floor, anchors = mean.shape[-1], request.paper.lambda_min, request.space.anchors
     densities = [
@@ -88,7 +89,7 @@ def _released_signatures(mean: FloatArray, second: FloatArray, request: Request)
 
 
 def _signatures(candidates: Gaussians, request: Request) -> FloatArray:
-    """(..., L, m) log densities at the anchors, standardised where that is asked for."""
+    """(..., L, m) log densities at the anchors, standardised if ``paper.standardise``."""
     densities = np.swapaxes(log_density(candidates, request.space.anchors), -1, -2)
     return _as_asked(densities, request)
 
@@ -99,10 +100,10 @@ def _as_asked(densities: FloatArray, request: Request) -> FloatArray:
 
 
 def _clustered(signed: FloatArray, modes: int) -> IntArray:
-    """(b, L) clusters of the signatures (b, L, m) of all clients."""
+    """(b, L) clusters of the signatures (b, L, m), all clients together."""
     points = signed.reshape(-1, signed.shape[-1])
     centred = points - points.mean(axis=0)
-    distance = np.sqrt(_squared(centred, centred))
+    distance = np.sqrt(squared_distances(centred, centred))
     return stable_clusters((distance + distance.T) / 2, modes).reshape(signed.shape[:-1])
 
 
@@ -113,7 +114,7 @@ def _matched(
     group: int,
     request: Request,
 ) -> IntArray:
-    """(b, L) by running prototypes, or at random."""
+    """(b, L) ids by running prototypes, or at random."""
     modes = request.sub_modes
     if request.matcher == "random":
         streams = Seeds(request.seed).under("task", request.task, "names", group)
@@ -144,8 +145,8 @@ def _closest(
 ) -> IntArray:
     assert request.paper is not None
     if signed is not None:
-        return hungarian(_squared(signed, _signatures(prototypes.gaussians, request)))
-    cost = _squared(candidates.mean, prototypes.gaussians.mean)
+        return hungarian(squared_distances(signed, _signatures(prototypes.gaussians, request)))
+    cost = squared_distances(candidates.mean, prototypes.gaussians.mean)
     if request.matcher == "nearest-mean":
         return nearest(cost)
     if request.matcher == "hungarian":
@@ -165,7 +166,7 @@ def _transported(
     def flat(gaussians: Gaussians) -> FloatArray:
         return gaussians.covariance.reshape(*gaussians.mean.shape[:-1], -1)
 
-    cost = cost + paper.tau * _squared(flat(candidates), flat(prototypes.gaussians))
+    cost = cost + paper.tau * squared_distances(flat(candidates), flat(prototypes.gaussians))
     columns = np.broadcast_to(prototypes.weights, (len(cost), cost.shape[-1]))
     return entropic_transport(cost, weights, columns, paper.lambda_ot)
 
@@ -185,10 +186,3 @@ def _moved(
     covariance = np.where(met.reshape(-1, *[1] * (whole.ndim - 1)), whole, before.covariance)
     running = np.where(met, total, prototypes.weights * weights.sum())
     return _Prototypes(running / running.sum(), Gaussians(mean, covariance))
-
-
-def _squared(a: FloatArray, b: FloatArray) -> FloatArray:
-    """‖a_l − b_k‖² for a (..., L, p) and b (K, p): (..., L, K)."""
-    squares = np.square(a).sum(-1)[..., None] + np.square(b).sum(-1)
-    distances: FloatArray = np.maximum(squares - 2.0 * (a @ b.T), 0.0)
-    return distances

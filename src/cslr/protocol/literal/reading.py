@@ -2,7 +2,7 @@
 
 μ̄_k and M̄_k are sums over the cohort divided by its expected size (the realised one is private);
 Σ̄_k = M̄_k − μ̄_k μ̄_kᵀ, symmetrised, with eigenvalues of at least λ_min; π̄ is projected onto the
-simplex. Nothing is shrunk and no label text is read.
+simplex. There is no shrinkage, and label texts are not used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cslr.protocol.step4_aggregate.contribution import Statistics
 __all__ = ["WrittenModes", "written_modes"]
 
 LEAST_WEIGHT: Final = 0.02
-"""Least Σπ of a mode that sums are divided by, as a share of the expected cohort."""
+"""Lower limit of the Σπ by which a mode's sums are divided, as a share of the expected cohort."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class WrittenModes:
     gaussians: Gaussians  # (K, r), full
     targets: FloatArray  # (K, outputs)
     floored: float
-    """Share of variances, direction by direction, that were below λ_min before the projection."""
+    """Share of the variances of single directions that were below λ_min before the projection."""
 
 
 def written_modes(
@@ -67,9 +67,9 @@ def written_modes(
 def _targets(
     released: FloatArray, paper: PaperConstants, family: Family, groups: Sequence[tuple[int, ...]]
 ) -> FloatArray:
-    """(K, outputs) r̄_k: logits as a softmax over the mode's labels, frequencies and masks as such.
+    """(K, outputs) r̄_k: softmax of logits over the mode's labels; frequencies and masks projected.
 
-    Outputs of labels that no task of the mode has are zero.
+    Outputs of labels that the mode cannot be about are zero.
     """
     of_output = family.label_of_output()
     possible = np.stack([np.isin(of_output, group) for group in groups])

@@ -1,4 +1,4 @@
-"""Q_{1:t} of the paper's protocol: what was read from each task's sums, side by side."""
+"""Q_{1:t} of the paper's protocol: the modes that were read from each task's sums, concatenated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["written_replay"]
 
 
 def written_replay(releases: Sequence[TaskRelease], modes: Modes, family: Family) -> Replay:
-    """Q_{1:t}: the modes of all tasks side by side, each task with the same share."""
+    """Q_{1:t}: the modes of all tasks, each task with the same total weight."""
     written = [release.written for release in releases if release.written is not None]
     chosen: IntArray = np.concatenate([release.modes for release in releases])
     mean = np.concatenate([each.gaussians.mean for each in written])

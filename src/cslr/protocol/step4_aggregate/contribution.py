@@ -7,21 +7,21 @@ For each mode k the client adds up, over the candidates it matched to k,
     second   w_k (M_k − M_pk)    the same for second moments, as a share of the public spread
     target   w_k (y_k − u_k)     the mean target beyond what is usual for the mode's label
 
-each block times a public scale. The vector of all of them is the unit of clipping. It may also have
+each block times a public scale. All of them are one vector, which is clipped once. It may also have
 one symmetric matrix for all modes of a task (``tied``), Σ w (x − p)(x − p)ᵀ over a unit's rows, p
-the prototype of a row's mode, in the leading r₂ public directions: its upper triangle, times √2 so
-that it is as long as the matrix.
+the prototype of a row's mode, in the leading r₂ public directions: its upper triangle, times √2
+since an entry off the diagonal stands for two.
 
 Means may be selected instead of averaged: clients vote among public candidates (paper, Section
 4.5). A stable selection needs noise on the votes only, not on the selected candidate (Ghazi, Kumar
 and Manurangsi 2021), and the votes replace the offsets in the clipped vector.
 
 The ``Resolution`` of a release is a public function of the plan, computed before any row is read.
-The noise does not depend on the size of a contribution, so the useful level of detail depends on
-the number of units. Few large units (silos): means, and one number for the spread. Many small
-units: a unit has full weight from its expected number of rows on, weights are measured, and if the
-noise allows it the contribution also contains the matrix. A direction enters it if the noise of an
-entry after all tasks is at most ``MOST_NOISE`` times its public variance, and units are enough.
+The noise does not depend on the number of units, so more units allow more detail. Few large units
+(silos) send means, and one number for the spread. Many small units have full weight from their
+expected number of rows on, their weights are measured, and if the noise allows it they also send
+the matrix. A direction enters it if the noise of an entry after all tasks is at most ``MOST_NOISE``
+times its public variance, and if there are enough units.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ __all__ = [
 BLOCKS: Final = ("weights", "means", "seconds", "targets")
 """The statistics of a contribution, in their order."""
 MOST_ROWS: Final = 8
-"""Rows from which on a unit's label counts fully, however many are expected: w = min(n, 8) / 8."""
+"""Rows of a label from which on a unit has full weight, at most: w = min(n, 8) / 8."""
 NO_MATRIX: Final[FloatArray] = np.zeros(0)
-"""Of statistics that carry none."""
+"""Placeholder for ``tied`` of statistics without a matrix."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +78,7 @@ class Statistics:
     weight: FloatArray  # (..., K)
     offset: FloatArray  # (..., K, r)
     second: FloatArray  # (..., K, s), s = 1 (shared), r (diagonal) or r (r + 1) / 2 (full)
-    target: FloatArray  # (..., K, outputs), or (..., K, 0) where the label settles the target
+    target: FloatArray  # (..., K, outputs), or (..., K, 0) if the label determines the target
     tied: FloatArray = field(default_factory=lambda: NO_MATRIX)
     """(..., r₂ (r₂ + 1) / 2) of all modes together, see ``tied_factors``; empty if none."""
 
@@ -103,7 +103,7 @@ class Layout:
 
     @property
     def held(self) -> int:
-        """Numbers of a unit with one row until they are summed: a matrix is not formed."""
+        """Numbers in memory for a unit with one row, whose matrix is kept as a factor of r₂."""
         return self.modes * self.width + self.tied
 
     @property
@@ -133,7 +133,7 @@ class Layout:
         return np.concatenate([vectors, statistics.tied * self.tied_scale], axis=-1)
 
     def blocks(self, statistics: Statistics) -> list[FloatArray]:
-        """Statistics (b, K, ·) -> its four kinds, (b, ·) each, unscaled: the paper's way."""
+        """Statistics (b, K, ·) -> a vector (b, ·) for each kind, unscaled as in the paper."""
         kinds = (
             statistics.weight[..., None],
             statistics.offset,
@@ -190,8 +190,8 @@ def group_statistics(
 def row_statistics(x: FloatArray, examples: Examples, request: Request) -> Statistics:
     """Statistics (b, K, ·) of units with one row each, from coordinates x (b, 1, r).
 
-    A row has one label, so it is compared with one mode: the same bits as ``group_statistics`` of
-    every label, without looking at all rows once a label.
+    A row has one label, so it is compared with one mode. The result has the same bits as
+    ``group_statistics`` of every label, which reads all rows once per label.
     """
     labels = [group[0] for group in request.groups]
     full = request.resolution.full_weight
@@ -221,7 +221,7 @@ def row_statistics(x: FloatArray, examples: Examples, request: Request) -> Stati
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """PUBLIC. How second moments are sent: relative to ``spread``, as one number or as r."""
+    """PUBLIC. How second moments are sent: relative to ``spread``, ``count`` numbers per mode."""
 
     spread: FloatArray  # (r,)
     count: int
@@ -242,12 +242,12 @@ def mode_statistics(
 ) -> Statistics:
     """Statistics (b, J, ·) of one label's candidates (b, L, r) matched to prototypes (J, r).
 
-    counts: (b,) examples of each client, which count fully from ``full_weight`` on. targets:
-    (b, L, o) the candidates' mean targets beyond the usual one, o = 0 where they are not sent. A
-    candidate lighter than ``weight_floor`` (π_min) counts half: it is down-weighted, never dropped.
+    counts: (b,) examples of each client, which has full weight from ``full_weight`` on. targets:
+    (b, L, o) the candidates' mean targets minus the usual one; o = 0 if they are not sent. A
+    candidate with less weight than ``weight_floor`` (π_min) counts half; it is never dropped.
 
-    full: (b, L, s) the candidates' whole second moments, if they are to be sent. ballots: (b, L, V)
-    their votes for public means, if these are selected and not averaged.
+    full: (b, L, s) the candidates' full second moments, if they are sent. ballots: (b, L, V) their
+    votes for public means, if these are selected and not averaged.
     """
     modes = prototypes.mean.shape[-2]
     amount = np.minimum(counts, full_weight) / full_weight
@@ -261,7 +261,7 @@ def mode_statistics(
     if ballots is not None:
         offset = _by_mode(gathered, ballots)
     target = _by_mode(gathered, targets)
-    if full is not None:  # about the public centre, whatever the prototypes are
+    if full is not None:  # relative to the public centre, not to the prototypes
         return Statistics(total, offset, _by_mode(gathered, full), target)
     if not seconds.count:
         return Statistics(total, offset, offset[..., :0], target)
@@ -276,7 +276,7 @@ def mode_statistics(
 def _by_mode(gathered: FloatArray, values: FloatArray) -> FloatArray:
     """(b, J, s) the candidates' values (b, L, s), weighted and added up for each mode.
 
-    One candidate a unit is multiplied and not added up: the same bits without b small products.
+    With one candidate per unit, multiplication gives the same bits without b small products.
     """
     if values.shape[-2] == 1:
         return gathered * values
@@ -287,7 +287,7 @@ def _by_mode(gathered: FloatArray, values: FloatArray) -> FloatArray:
 def entry_statistics(group: GroupLists, spread: FloatArray) -> Statistics:
     """(b, L, ·) the statistics of a group's lists, per entry, relative to the public centre.
 
-    spread: (r,) the public variances, which a covariance is compared with.
+    spread: (r,) the public variances that covariances are compared with.
     """
     weight = group.lists.weights * (group.counts > 0)[:, None]
     gaussians = group.lists.gaussians
@@ -301,9 +301,9 @@ def entry_statistics(group: GroupLists, spread: FloatArray) -> Statistics:
 
 
 def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> FloatArray:
-    """(b, L, r (r + 1) / 2) E[x xᵀ] of each candidate, its upper triangle.
+    """(b, L, r (r + 1) / 2) E[x xᵀ] of each candidate, as its upper triangle.
 
-    Entries off the diagonal are times √2, so that the norm is the matrix's own.
+    Entries off the diagonal are multiplied by √2, so that it has the norm of the matrix.
     """
     shares = shares_of(lists, x, mask)  # (b, n, L)
     roots = np.sqrt(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12))
@@ -313,12 +313,12 @@ def full_second_moments(x: FloatArray, mask: BoolArray, lists: Mixture) -> Float
         mine = mask[client]
         for entry, root in enumerate(roots[client, mine].T):
             rows = root[:, None] * x[client, mine]
-            triangles[client, entry] = folded(rows.T @ rows)  # one operand: half the products
+            triangles[client, entry] = folded(rows.T @ rows)  # symmetric: BLAS does half the work
     return triangles
 
 
 def joined(parts: Sequence[Statistics]) -> Statistics:
-    """The modes of several labels side by side."""
+    """The statistics of several labels, concatenated over modes."""
     return Statistics(
         np.concatenate([part.weight for part in parts], axis=-1),
         np.concatenate([part.offset for part in parts], axis=-2),
@@ -344,9 +344,9 @@ def tied_factors(x: FloatArray, examples: Examples, request: Request) -> FloatAr
 def row_weights(
     labels: IntArray, mask: BoolArray, groups: Sequence[int], full: int
 ) -> tuple[IntArray, FloatArray]:
-    """(b, n) the place of each row's label among ``groups``, and the weight of the row.
+    """(b, n) the index of each row's label among ``groups``, and the weight of the row.
 
-    The rows of a label share its weight, min(n, full) / full.
+    The n rows of a label divide its weight, min(n, full) / full, equally.
     """
     places = np.zeros(labels.shape, dtype=np.int64)
     weights = np.zeros(labels.shape)
@@ -367,7 +367,7 @@ def votes(mean: FloatArray, candidates: FloatArray) -> FloatArray:
 
 
 def elected(ballots: FloatArray, candidates: FloatArray, groups: IntArray) -> FloatArray:
-    """(K, r) the winner of each mode's noisy votes (K, V), ties to the lower.
+    """(K, r) the candidate with most noisy votes (K, V) for each mode; ties go to the first.
 
     candidates: (G, V, r); groups: (K,) the group of each mode.
     """
@@ -378,28 +378,28 @@ def elected(ballots: FloatArray, candidates: FloatArray, groups: IntArray) -> Fl
 # -- how much detail a contribution has ------------------------------------------------------------
 
 MANY: Final = 30.0
-"""Expected weight of a mode from which on small units are many enough to measure weights."""
+"""Expected weight of a mode from which on small units are numerous enough to measure weights."""
 MOST_NOISE: Final = 0.5
 """Noise of an entry of the matrix, relative to the public variance of its direction."""
 LEAST_TIED: Final = 64
-"""Directions below which a matrix does not pay for its share of the norm."""
+"""Least directions of a matrix: a smaller one helps less than its share of the norm costs."""
 PER_DIRECTION: Final = 3.0
-"""Least contributions per direction of a matrix: with fewer its covariance is known by chance."""
+"""Least contributions per direction of a matrix: with fewer the covariance is mostly chance."""
 TIED_NORM: Final = 1.4
-"""Norm of a small unit's contribution with a matrix, of embeddings of length one."""
+"""Expected norm of a small unit's contribution with a matrix, for embeddings of length one."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Public facts about the units of privacy: declared numbers, never counted on rows."""
+    """Public facts about the units of privacy: declared numbers, never counted from rows."""
 
     count: int  # N, registered
     rows: int = MOST_ROWS
     """Rows that a unit is expected to have of one task."""
     clients_per_person: int = 1
-    """The most clients that hold rows of one unit; each clips to its share of the bound."""
+    """The most clients that hold rows of one unit; each clips to an equal share of the bound."""
     tasks: float | None = None
-    """Tasks that a unit is expected to have rows of; None: as many as it has rows of a task."""
+    """Tasks that a unit is expected to have rows of; None: as many as ``rows``."""
 
     def heard(self, cap: int) -> float:
         """Tasks that a unit is expected to contribute to."""
@@ -407,7 +407,7 @@ class Units:
 
 
 UNKNOWN_UNITS: Final = Units(1)
-"""Of which nothing is declared: taken to be few."""
+"""Units about which nothing is declared; they are treated as few."""
 
 
 @dataclass(frozen=True)
@@ -415,22 +415,22 @@ class Resolution:
     """The contents of a contribution, and the public scale of each block."""
 
     full_weight: int = MOST_ROWS
-    """Rows from which on a label of a unit counts fully: w = min(n, full) / full."""
+    """Rows of a label from which on a unit has full weight: w = min(n, full) / full."""
     weight_scale: float = 0.05
-    """A weight is at most 1, an offset of a silo about 0.4: weights take little of the norm."""
+    """Small, as a weight is up to 1 and an offset of a silo about 0.4: most norm is for offsets."""
     weight_unsure: float = 0.25
-    """Relative doubt about the expected sum of weights."""
+    """Relative standard deviation of the prior of the sum of weights around its expectation."""
     second_scale: float = 0.5
     tied: int = 0  # r₂
     tied_scale: float = math.sqrt(2)
-    """An entry off the diagonal stands for two: the triangle is as long as the matrix."""
+    """The triangle's factor: an entry off the diagonal stands for two entries of the matrix."""
     simulated_rows: int = 16
     """Rows per label of the simulated units that the clipping bound is learnt from."""
     simulated_labels: int | None = None
-    """Labels that such a unit has rows of; None: all of a task."""
+    """Labels that a simulated unit has rows of; None: all labels of a task."""
 
     def share_of_labels(self, labels: int) -> float:
-        """Of the labels of a task, the share that a unit is expected to have rows of."""
+        """The share of a task's labels that a unit is expected to have rows of."""
         return 1.0 if self.simulated_labels is None else min(1.0, self.full_weight / max(labels, 1))
 
     def facts(self) -> dict[str, object]:
@@ -446,12 +446,12 @@ def resolve(
 ) -> Resolution:
     """The resolution that units, noise and the public variances (r,) of directions allow.
 
-    labels_per_task: the most labels of a task. may_tie: whether a matrix may be sent at all.
+    labels_per_task: the largest number of labels of a task. may_tie: whether a matrix is allowed.
     """
     full = max(1, min(units.rows, MOST_ROWS))
     if expected_weight(units, plan, labels_per_task) < MANY:
         return FEW_UNITS
-    if full == MOST_ROWS:  # nobody knows how many rows a client has; of a person it is declared
+    if full == MOST_ROWS:  # rows per person are declared, rows per client are not known
         share = units.rows // labels_per_task if plan.budget.unit == "person" else MOST_ROWS
         return replace(FEW_UNITS, full_weight=max(1, min(share, MOST_ROWS)))
     return Resolution(
@@ -466,13 +466,13 @@ def resolve(
 
 
 def expected_weight(units: Units, plan: Plan, labels_per_task: int) -> float:
-    """The expected sum of a mode's weights: a unit with few rows has few labels."""
+    """The expected sum of a mode's weights, since a unit with few rows has few labels."""
     share = min(1.0, units.rows / labels_per_task)
     return plan.q * units.count * plan.cap / plan.releases * share
 
 
 def _tied(units: Units, plan: Plan, variances: FloatArray) -> int:
-    """r₂: directions in which noise and few units leave entries useful; 0 if they are too few."""
+    """r₂: directions in which noise and the number of units allow a matrix; 0 if too few."""
     heard = plan.q * units.count * units.heard(plan.cap)
     sigma = 0.0 if plan.sigma is None else plan.sigma * units.clients_per_person
     noise = sigma * TIED_NORM * math.sqrt(plan.releases / 2) / heard

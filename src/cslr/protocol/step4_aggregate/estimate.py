@@ -1,11 +1,11 @@
 """Estimate the replay generator Q_{1:t} from noisy sums: post-processing, at no cost.
 
-A mode's sums say S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is modelled
-in ``mixed_model``, and θ is replaced by its posterior mean: each direction is trusted as far as its
-signal goes beyond its noise. A mode that has not been released yet has infinite noise, and so gets
-what its label text and earlier tasks say about it.
+The sums of mode k give S_k / W_k ≈ θ_k − p_k + noise of known size. What modes have in common is
+modelled in ``mixed_model``, and θ is estimated by its posterior mean: each direction is shrunk
+according to its signal-to-noise ratio. A mode that has not been released yet has infinite noise, so
+it is predicted from its label text and earlier tasks.
 
-Whole second moments are read as in the paper, Σ = M − μμᵀ, symmetrised and floored. r (r + 1) / 2
+Full second moments are read as in the paper, Σ = M − μμᵀ, symmetrised and floored. r (r + 1) / 2
 noisy numbers determine a covariance poorly, so it is shrunk towards the public shape according to
 the noise, like every other release.
 
@@ -15,8 +15,9 @@ estimates that keep the eigenvectors of M, the one nearest to W moves its eigenv
 
     λ_i − 2 v Σ_j (λ_i − λ_j) / ((λ_i − λ_j)² + v),
 
-which undoes how noise drives eigenvalues apart (Bun, Allez, Bouchaud and Potters, 2016). The
-eigenvectors are noisy, too, so the result is drawn to its mean eigenvalue as far as noise goes.
+which reverses how noise spreads eigenvalues (Bun, Allez, Bouchaud and Potters, 2016). The
+eigenvectors are noisy too, so the result is shrunk towards its mean eigenvalue according to the
+noise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 from cslr.arrays import BoolArray, FloatArray, IntArray
 from cslr.numerics.linear_algebra import onto_psd, onto_simplex, unfolded
 from cslr.numerics.mixture import Gaussians
-from cslr.protocol.head import Family
+from cslr.protocol.head import Family, softmax
 from cslr.protocol.literal.reading import WrittenModes
 from cslr.protocol.public_space import Modes, PublicSpace
 from cslr.protocol.step4_aggregate.contribution import FEW_UNITS, Layout, Statistics
@@ -46,15 +47,15 @@ from cslr.protocol.step4_aggregate.mixed_model import (
 __all__ = ["Noise", "Replay", "TaskRelease", "estimate_replay", "expected_means"]
 
 SCALE_UNSURE: Final = 0.2
-"""Relative doubt that a class spreads as the public corpus does."""
+"""Relative prior standard deviation of a class's spread around that of the public corpus."""
 VARIANCE_FLOOR: Final = 0.05
 """λ_min: the least variance of a direction, relative to the public one."""
 SHARPER: Final = 8.0
-"""Logits of norm at most 1 say little by themselves: they are read this much louder."""
+"""Factor of released logits, whose norm of at most 1 would make a softmax nearly uniform."""
 ELECTED_UNSURE: Final = 0.02
-"""Doubt about each coordinate of a mean that was selected: it is near the truth, not at it."""
+"""Standard deviation of the error in each coordinate of a mean selected from candidates."""
 TARGET_UNSURE: Final = 0.15
-"""Doubt that a mode's target is the usual one of its label."""
+"""Prior standard deviation of a mode's target around the usual one of its label."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Noise:
 
     @classmethod
     def of(cls, sigma: float | None, bounds: Sequence[float], layout: Layout) -> Noise:
-        """What multiplier σ on bound S, or on one for each block, does to the blocks."""
+        """From multiplier σ and the bound S of all blocks, or one bound for each block."""
         scale, *others = (0.0 if sigma is None else sigma * bound for bound in bounds)
         if others:
             return cls(scale, *others)
@@ -88,18 +89,18 @@ class TaskRelease:
 
     task: int
     modes: IntArray  # (K_t,) indices into all declared modes
-    prototypes: FloatArray  # (K_t, r) what clients compared themselves with
+    prototypes: FloatArray  # (K_t, r) what the offsets are relative to
     sums: Statistics  # (K_t, ·)
     noise: Noise
     expected_weight: float
-    """What the plan expects a mode's weights to sum to: a public number, never the cohort's."""
+    """The expected sum of a mode's weights: a public number from the plan, not from the cohort."""
     logits: bool = False
-    """Whether targets are clipped logits, and not distributions."""
-    elected: FloatArray | None = None  # (K_t, r) means that were selected and not averaged
+    """Whether targets are clipped logits instead of distributions."""
+    elected: FloatArray | None = None  # (K_t, r) means, if they are selected and not averaged
     weight_unsure: float = FEW_UNITS.weight_unsure
-    """Relative doubt about the expected weight."""
+    """Relative prior standard deviation of the sum of weights around ``expected_weight``."""
     written: WrittenModes | None = None
-    """The same read as the paper has it, where that is done."""
+    """The modes read exactly as in the paper, if its protocol is run."""
 
     def means(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(K_t, r) observed means and the variance (K_t,) of their noise, given Σ w (K_t,)."""
@@ -115,54 +116,45 @@ class Replay:
 
     weights: FloatArray  # (K,) on the simplex
     mean: FloatArray  # (K, r)
-    centre: FloatArray  # (K, r) what the mode is told apart around
+    centre: FloatArray  # (K, r) the point around which a mode is contrasted with others
     relative: FloatArray  # (K, 1) shared or (K, r): variances as a share of the public spread
     labels: IntArray  # (K,)
     heard: BoolArray  # (c,) the labels that some mode is about
     pooled: bool
-    """Whether a mode may be about several labels, so that only its target tells."""
+    """Whether a mode may be about several labels, so that only its target says which."""
     tasks: IntArray  # (K,) −1 for labels that no task has released yet
     targets: FloatArray  # (K, outputs)
     covariance: FloatArray | None  # (K, r, r) where whole second moments were released
-    known: BoolArray  # (K,) whether the mode was released, or stands on its prior alone
-    trust: FloatArray  # (K,) from 0, the prior alone, to 1: how far noise lets a mean be known
+    known: BoolArray  # (K,) whether the mode was released; otherwise it has its prior alone
+    trust: FloatArray  # (K,) from 0, a mean is its prior, to 1, a mean is known without noise
     floored: float
-    """Share of variances that noise had pushed below the floor: an alarm when it is large."""
+    """Share of variances that noise had pushed below the floor: a warning sign when large."""
     tied: FloatArray | None = None
-    """(d, d) the covariance within modes in the public basis, where it was released."""
+    """(d, d) the covariance within modes in the public basis, if it was released."""
     clarity: float = 1.0
-    """How clearly released modes differ from the nearest of another label, from 0 to 1."""
+    """How clearly released modes differ from the nearest mode of another label, from 0 to 1."""
     counted: float = 1.0
-    """How far weights say how often labels are met, from 0, not at all, to 1."""
+    """How far weights are used as label frequencies, from 0, not at all, to 1."""
 
     def released(self) -> Replay:
-        """Without the modes that only have their prior."""
-        known = self.known
-        return replace(
-            self,
-            **{
-                name: getattr(self, name)[known]
-                for name in (
-                    *("weights", "mean", "centre", "relative", "labels", "tasks", "targets"),
-                    "trust",
-                )
-            },
-            covariance=None if self.covariance is None else self.covariance[known],
-            known=known[known],
-        )
+        """Without the modes that were not released."""
+        names = ["weights", "mean", "centre", "relative", "labels", "tasks", "targets", "known"]
+        names += ["trust", *([] if self.covariance is None else ["covariance"])]
+        return replace(self, **{name: getattr(self, name)[self.known] for name in names})
 
     def gaussians(self, space: PublicSpace) -> Gaussians:
-        """(K, r) the modes as densities over the released coordinates."""
-        return Gaussians(self.mean, self.relative * np.ones_like(self.mean) * space.spread)
+        """The modes as densities over the released coordinates: (K, r), full if covariances are."""
+        variance = self.relative * np.ones_like(self.mean) * space.spread
+        return Gaussians(self.mean, variance if self.covariance is None else self.covariance)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """All releases, then modes that are not released yet."""
+    """The sums of all releases divided by their weights, then modes that are not released yet."""
 
     modes: IntArray  # (K,) indices into all declared modes
     tasks: IntArray  # (K,)
-    compared: FloatArray  # (K, r) what clients compared themselves with
+    compared: FloatArray  # (K, r) the prototypes that offsets are relative to
     observed: FloatArray  # (K, r) means
     variance: FloatArray  # (K,) of the noise in them, ∞ if not released
     weight: FloatArray  # (K,)
@@ -182,8 +174,8 @@ def estimate_replay(
 ) -> Replay:
     """Q_{1:t} from everything released so far (Algorithm 1, lines 9 to 13).
 
-    Every task appends its own modes, also where it shares labels with an earlier one. A label that
-    no task has released yet stands on its text alone, or is left out if it has none.
+    Every task appends its own modes, even if it shares labels with an earlier one. A label that no
+    task has released yet is described by its text alone, or left out if it has none.
     """
     released = [release.modes for release in releases]
     seen = modes.group[np.concatenate([np.zeros(0, dtype=np.int64), *released])]
@@ -192,11 +184,10 @@ def estimate_replay(
     known, mean = sums.known, _means(sums, modes, space)
     relative: FloatArray = np.ones((len(mean), 1))
     covariance, floored = None, 0.0
-    if sums.excess.shape[1] == 0:
-        pass  # the tied matrix says it
-    elif sums.excess.shape[1] > space.dimension:
+    seconds = sums.excess.shape[1]
+    if seconds > space.dimension:
         covariance, floored = full_covariances(sums.excess, sums.excess_noise, mean, space)
-    else:
+    elif seconds:  # otherwise the tied matrix describes the spread
         relative = _relative_variances(sums.excess, sums.excess_noise, mean, sums.compared, space)
         floored = float(np.mean(relative[known] < VARIANCE_FLOOR)) if known.any() else 0.0
     weight = sums.weight.copy()
@@ -247,7 +238,7 @@ def _tied(
 def expected_means(
     releases: Sequence[TaskRelease], modes: Modes, space: PublicSpace, task: int, coming: IntArray
 ) -> FloatArray:
-    """(K, r) where the modes ``coming`` with a task are expected, given earlier releases."""
+    """(K, r) the expected means of the modes ``coming`` with a task, given earlier releases."""
     sums = _side_by_side(releases, modes, coming, task)
     return _means(sums, modes, space)[len(sums.modes) - len(coming) :]
 
@@ -290,10 +281,10 @@ def _means(sums: _Sums, modes: Modes, space: PublicSpace) -> FloatArray:
 
 
 def _centres(mean: FloatArray, tasks: IntArray, labels: IntArray) -> FloatArray:
-    """(K, r) what each mode is told apart around.
+    """(K, r) the point around which each mode is contrasted with others.
 
-    Where tasks share labels, what all labels of a task have in common says nothing about them, so
-    it is the middle of the task. Elsewhere it is the public centre: every mode against the rest.
+    If tasks share labels, it is the mean of the task's modes: what all labels of a task have in
+    common carries no information about the label. Otherwise it is the public centre.
     """
     centres = np.zeros_like(mean)
     if labels_recur(labels, tasks):
@@ -309,7 +300,7 @@ def _heard(modes: Modes, chosen: IntArray, family: Family) -> BoolArray:
 
 
 def _targets(sums: _Sums, modes: Modes, family: Family) -> FloatArray:
-    """(K, outputs) targets, shrunk towards the usual ones as far as noise goes."""
+    """(K, outputs) targets, shrunk towards the usual ones according to the noise."""
     usual = np.stack([family.usual_of(group) for group in modes.groups])[modes.group[sums.modes]]
     if not sums.target.shape[1]:
         return usual
@@ -320,18 +311,15 @@ def _targets(sums: _Sums, modes: Modes, family: Family) -> FloatArray:
 
 
 def _answers(logits: FloatArray, usual: FloatArray, family: Family) -> FloatArray:
-    """(K, outputs) what clipped logits say among the outputs a mode may be about."""
+    """(K, outputs) probabilities from clipped logits, over the outputs that a mode may be about."""
     sharp = SHARPER * logits
     if family.sigmoid:
         return np.where(usual > 0, 1.0 / (1.0 + np.exp(-sharp)), 0.0)
-    sharp = np.where(usual > 0, sharp, -np.inf)
-    odds = np.exp(sharp - sharp.max(axis=1, keepdims=True))
-    answers: FloatArray = odds / odds.sum(axis=1, keepdims=True)
-    return answers
+    return softmax(np.where(usual > 0, sharp, -np.inf))
 
 
 def _shares(weight: FloatArray) -> FloatArray:
-    """Line 12: weights onto the simplex; before anything is known there are none to bring there."""
+    """Line 12: weights projected onto the simplex, if there are any."""
     return onto_simplex(weight / weight.sum()) if len(weight) else weight
 
 
@@ -344,29 +332,29 @@ def _relative_variances(
 ) -> FloatArray:
     """Σ = M − μμᵀ as a share of the public spread: (K, 1), the same for all, or (K, r) diagonal.
 
-    excess: (K, s) second moments beyond the prototypes', as a share of the public spread, with
-    noise of variance ``noise`` (K,). Shrunk towards 1, the public spread, as far as noise goes.
+    excess: (K, s) second moments minus the prototypes', as a share of the public spread, with noise
+    of variance ``noise`` (K,). Shrunk towards 1, the public spread, according to the noise.
     """
     moved = (np.square(prototypes) - np.square(mean)) / space.spread
     doubt = SCALE_UNSURE**2
     if excess.shape[1] > 1:
         return 1.0 + (doubt / (doubt + noise))[:, None] * (excess + moved)
-    # One scale for all modes: a class that seems wider than another by noise alone would be
-    # favoured far from the centre.
+    # One scale for all modes: otherwise a class that seems wider because of noise would win far
+    # from the centre.
     beyond = (excess + moved.mean(axis=1, keepdims=True))[:, 0]
     precision = 1.0 / np.maximum(noise, 1e-12)
     scale = 1.0 + (precision * beyond).sum() / (precision.sum() + 1.0 / doubt)
     return np.full((len(mean), 1), scale)
 
 
-# -- what released weights say ---------------------------------------------------------------------
+# -- released weights ------------------------------------------------------------------------------
 
 SURE: Final = 2.0
-"""Times their noise that differences of weights have to be to count as differences of labels."""
+"""Differences of weights count as label frequencies only beyond this multiple of their noise."""
 
 
 def total_weight(release: TaskRelease) -> FloatArray:
-    """Σ w of each mode: the noisy sum and the plan's expectation, each by its precision."""
+    """Σ w of each mode: the noisy sum and the plan's expectation, weighted by their precision."""
     noise = release.noise.weight**2
     doubt = (release.weight_unsure * release.expected_weight) ** 2
     steadied = (release.sums.weight * doubt + release.expected_weight * noise) / (doubt + noise)
@@ -375,10 +363,10 @@ def total_weight(release: TaskRelease) -> FloatArray:
 
 
 def counted_labels(releases: Sequence[TaskRelease], modes: Modes) -> float:
-    """How far the weights of a task's labels differ beyond ``SURE`` times what noise makes of it.
+    """Share of the variance of label weights within tasks beyond ``SURE`` times their noise's.
 
-    Noise must not become a belief about how often labels are met: it would answer with the label
-    that seems frequent.
+    Noisy weights must not be taken for label frequencies: a head would prefer labels that seem
+    frequent by chance.
     """
     seen = noise = 0.0
     for release in releases:
@@ -389,10 +377,10 @@ def counted_labels(releases: Sequence[TaskRelease], modes: Modes) -> float:
     return max(0.0, 1.0 - SURE * noise / seen) if seen > 0 else 1.0
 
 
-# -- whole second moments, as the paper releases them ----------------------------------------------
+# -- full second moments, as in the paper ----------------------------------------------------------
 
 SHAPE_UNSURE: Final = 0.5
-"""Relative doubt that a mode spreads as the public shape does, direction by direction."""
+"""Relative prior standard deviation of a mode's covariance around the public shape."""
 EIGENVALUE_FLOOR: Final = 0.05
 """λ_min, relative to the public variance of an average direction."""
 
@@ -407,13 +395,10 @@ def full_covariances(
     r = space.dimension
     public = space.shape[:r, :r]
     sigma = unfolded(second, r) - mean[:, :, None] * mean[:, None, :]
-    doubt = (
-        np.square(SHAPE_UNSURE * np.trace(public) / r) / r
-    )  # a matrix entry's share of the doubt
+    doubt = np.square(SHAPE_UNSURE * np.trace(public) / r) / r  # prior variance of one entry
     trust = (doubt / (doubt + noise))[:, None, None]
-    shrunk = np.where(
-        np.isfinite(noise)[:, None, None], trust * sigma + (1 - trust) * public, public
-    )
+    seen = np.isfinite(noise)[:, None, None]
+    shrunk = np.where(seen, trust * sigma + (1 - trust) * public, public)
     floor = EIGENVALUE_FLOOR * float(np.trace(public)) / r
     below = float(np.mean(np.linalg.eigvalsh(shrunk) < floor))
     return onto_psd(shrunk, floor), below
@@ -424,7 +409,7 @@ def full_covariances(
 TIED_FLOOR: Final = 0.1
 """Least variance in any direction, relative to their mean."""
 TIED_RIDGE: Final = 0.5
-"""How far variances are drawn to their mean where noise is much larger than they are."""
+"""Shrinkage of eigenvalues towards their mean when noise is much larger than they are."""
 _NO_NOISE: Final = 1e-18
 
 
@@ -439,8 +424,8 @@ def symmetric(triangle: FloatArray, directions: int) -> FloatArray:
 def pooled_covariance(observed: FloatArray, variance: float, tempered: FloatArray) -> FloatArray:
     """W (d, d) from its observed leading block (r₂, r₂).
 
-    variance: of the noise of an entry. tempered: (d, d) the public shape, which the other
-    directions keep, at the scale of the block.
+    variance: of the noise in each entry. tempered: (d, d) the public shape; the other directions
+    keep it, scaled to the trace of the block.
     """
     r, noise = len(observed), max(variance, _NO_NOISE)
     values, vectors = np.linalg.eigh(observed)
@@ -456,7 +441,7 @@ def pooled_covariance(observed: FloatArray, variance: float, tempered: FloatArra
 
 
 def _without_spread(values: FloatArray, noise: float) -> FloatArray:
-    """Eigenvalues (r,) of a symmetric matrix without what noise of its entries did to them."""
+    """Eigenvalues (r,) of a symmetric matrix, corrected for the spread that noise added."""
     apart = values[:, None] - values
     moved: FloatArray = values - 2 * noise * (apart / (np.square(apart) + noise)).sum(axis=1)
     return moved

@@ -4,15 +4,14 @@ The mean of mode m, of task t and label k, is modelled as
 
     θ_m = p̄ + β (p_m − p̄) + o + o_t + c_k + B p_m + e_m,
 
-p the public prototypes and p̄ their mean. β says how far label texts are right about the contrast
-between labels; o is what all modes have against the public corpus (news against encyclopaedia),
-o_t what a task adds for all its labels (reviews of books), c_k what a label means in every task
-(praise), e_m what is the mode's own; where a label has several modes, part of it is theirs
-together. B p_m is what follows from a label's text: labels with similar texts (asking for a hotel,
-asking for a train) differ from them in similar ways. Effects are independent Gaussians over the
-directions, each
-with a public spectrum and a scale that is the likeliest given all releases and what is usual.
-Releases are seen with noise of known size, a mode not released yet with infinite noise.
+p the public prototypes and p̄ their mean. β is how well label texts predict the contrast between
+labels. o is the difference of all modes from the public corpus (news against encyclopaedia), o_t
+what a task adds to all its labels (reviews of books) and c_k what a label means in every task
+(praise). e_m is specific to the mode; if a label has several modes, part of it is common to them.
+B p_m is linear in the prototype: labels with similar texts (asking for a hotel, asking for a train)
+deviate from them in similar ways. Effects are independent Gaussians over the directions. Each has a
+public spectrum and a scale, fitted to all releases under a prior around its usual value. Releases
+are observed with noise of known size, a mode that is not released yet with infinite noise.
 """
 
 from __future__ import annotations
@@ -46,26 +45,26 @@ __all__ = [
 ]
 
 USUAL: Final = {"all": 0.3, "task": 0.3, "label": 0.1, "own": 0.3, "sub": 0.3, "text": 0.3}
-"""Scales of the effects: ``all`` and ``own`` as found on held-out AG News and the embedded clinic,
-the others by guess. Without noise other streams prefer larger ones."""
+"""Usual scales of the effects: ``all`` and ``own`` were tuned on held-out rows of AG News and the
+embedded clinic, the others are guesses. Without noise other streams prefer larger ones."""
 SCALE_DECADES: Final = 0.35
-"""Standard deviation of log₁₀ of a scale: where noise is heavy the likelihood is flat and would
-pick a scale by chance."""
+"""Prior standard deviation of log₁₀ of a scale: with heavy noise the likelihood is flat and would
+choose a scale by chance."""
 CONTRAST_UNSURE: Final = 0.3
-"""Standard deviation of β around 1."""
+"""Prior standard deviation of β around 1."""
 LEAST_NOISE: Final = 1e-8
-"""Variance that even a release without noise is seen with: a client's rows are a sample too."""
+"""Noise variance assumed at least, even without noise: a client's rows are a sample too."""
 LEAST_TEXTS: Final = 3
-"""Different label texts from which on what they have in common is looked for."""
+"""Different label texts from which on the effect ``text`` is part of the model."""
 MOST_FACTORS: Final = 16
-"""Leading directions of the label texts in which it is looked for: work grows with its square."""
+"""Leading directions of the label texts that this effect uses: work grows with their square."""
 MOST_MODES: Final = 256
-"""Modes whose neighbours are looked for: work stays linear in the number of modes."""
+"""Most modes that ``clarity`` averages over, so that its work is linear in the number of modes."""
 
 
 def model_facts() -> dict[str, object]:
-    """The constants, for the plan: earlier releases move later prototypes by them, so a release
-    can only be read again with the same ones."""
+    """The constants, for the plan: later prototypes depend on them, so that a release can only be
+    read again with the same ones."""
     return {**USUAL, "decades": SCALE_DECADES, "contrast": CONTRAST_UNSURE}
 
 
@@ -79,8 +78,8 @@ class Effect:
     group: IntArray  # (K,) modes of the same group share the effect
     spectrum: FloatArray  # (r,) its variance in each direction, up to a scale
     usual: float
-    """The scale it is held near."""
-    factors: FloatArray | None = None  # (K, q) how far modes have it, where that is no yes or no
+    """The prior median of its scale."""
+    factors: FloatArray | None = None  # (K, q) loadings of the modes, in place of groups
 
     @cached_property
     def columns(self) -> IntArray:
@@ -88,16 +87,16 @@ class Effect:
         return _numbered(self.group)
 
     def spread(self, residual: FloatArray, seen: BoolArray) -> FloatArray:
-        """(K, r) how far the residuals (r, K') of the modes seen (K,) are those of others, too."""
+        """(K, r) Z Yᵀ e of residuals e (r, K'): Z factors of all modes, Y of those seen (K,)."""
         if self.factors is not None:
             shared: FloatArray = self.factors @ (self.factors[seen].T @ residual.T)
             return shared
-        sums = np.zeros((int(self.columns.max()) + 1, len(residual)))  # of the modes of a group
+        sums = np.zeros((int(self.columns.max()) + 1, len(residual)))  # by group
         np.add.at(sums, self.columns[seen], residual.T)
         return sums[self.columns]
 
     def of(self, seen: BoolArray) -> FloatArray | Groups | None:
-        """Its factors (K', ·) or groups for the modes seen (K,); None: no two of them share it."""
+        """Its factors (K', ·) or groups for the modes seen (K,); None if no two modes share it."""
         if self.factors is not None:
             return self.factors[seen]
         groups = Groups(_numbered(self.group[seen]))
@@ -107,7 +106,7 @@ class Effect:
 def effects_of(
     tasks: IntArray, labels: IntArray, prior: FloatArray, spectrum: FloatArray
 ) -> list[Effect]:
-    """The effects of the model for modes of tasks and labels (K,); only identifiable ones.
+    """The identifiable effects of the model, for modes of these tasks and labels (K,).
 
     prior: (K, r) the public prototypes; spectrum: (r,) how public topics differ.
     """
@@ -116,18 +115,18 @@ def effects_of(
         Effect(np.zeros_like(tasks), spectrum, USUAL["all"]),
         Effect(of_pair.ravel(), spectrum, USUAL["own"]),
     ]
-    if pairs.shape[1] < len(tasks):  # several modes have most in common with their own label's
+    if pairs.shape[1] < len(tasks):  # some label has several modes
         effects.append(Effect(np.arange(len(tasks)), spectrum, USUAL["sub"]))
     if labels_recur(labels, tasks):
         effects.append(Effect(labels, _flattened(spectrum), USUAL["label"]))
         effects.append(Effect(tasks, spectrum, USUAL["task"]))
-    else:  # with shared labels it would be part of what a label has in all tasks
+    else:  # if labels recur, the effect "label" would include it
         effects += _effect_of_texts(prior, spectrum)
     return effects
 
 
 def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
-    """What is linear in what label texts say, (K, r); two labels would share nothing by it."""
+    """The effect that is linear in the prototypes (K, r); none if there are too few texts."""
     if len(np.unique(prior, axis=0)) < LEAST_TEXTS:
         return []
     left, values, _ = np.linalg.svd(prior - prior.mean(axis=0), full_matrices=False)
@@ -137,7 +136,7 @@ def _effect_of_texts(prior: FloatArray, spectrum: FloatArray) -> list[Effect]:
 
 
 def _flattened(spectrum: FloatArray) -> FloatArray:
-    """A spectrum of the same total with its directions less unequal.
+    """A flatter spectrum of the same total.
 
     What a label means in every task is not a topic: praise differs from blame in directions in
     which topics hardly differ.
@@ -188,7 +187,7 @@ class _Model:
     x: FloatArray  # (r, K) the public contrast, of which β is the coefficient
     noise: FloatArray  # (K,)
     factors: list[FloatArray | Groups | None]
-    """(K, ·) for each effect; groups for one of them at most; None: every mode has its own."""
+    """(K, ·) for each effect; at most one has groups; None: every mode has its own."""
     spectra: list[FloatArray]  # (r,) for each effect
     usual: FloatArray  # log of the usual scale of each effect
 
@@ -208,7 +207,7 @@ class _Model:
         return contrast, covariances.solve(self.y - contrast * self.x)
 
     def _covariances(self, log_scales: FloatArray) -> _Covariances:
-        """(r,) of what was released."""
+        """The covariances of the released means, one for each direction (r,)."""
         scales = np.exp(log_scales)
         diagonal = np.broadcast_to(self.noise, self.y.shape)
         shared, amounts, finest = [], [], None
@@ -225,7 +224,7 @@ class _Model:
         return grouped(diagonal, *finest, shared, amounts)
 
     def _contrast(self, covariances: _Covariances) -> float:
-        """β by generalised least squares, held near 1."""
+        """β by generalised least squares, with its prior around 1."""
         weighted = covariances.solve(self.x)
         held = 1.0 / CONTRAST_UNSURE**2
         return float(((weighted * self.y).sum() + held) / ((weighted * self.x).sum() + held))
@@ -265,10 +264,11 @@ class _Model:
 
 
 def _shared(effects: Sequence[Effect], seen: BoolArray) -> list[FloatArray | Groups | None]:
-    """Of each effect its factors, its groups, or None where no two of the modes seen (K,) share it.
+    """Of each effect its factors, its groups, or None if no two of the modes seen (K,) share it.
 
-    Groups stay groups where those of all other effects consist of them, as tasks and labels do of
-    the modes of a label in a task: there are as many as labels, so they may not be factors.
+    One effect may stay in the form of groups, if the groups of all others are unions of them: tasks
+    and labels are unions of the modes of a label in a task. It would have too many factors, about
+    as many as there are labels.
     """
     found = [effect.of(seen) for effect in effects]
     groupings = [each for each in found if isinstance(each, Groups)]
@@ -284,7 +284,7 @@ def _shared(effects: Sequence[Effect], seen: BoolArray) -> list[FloatArray | Gro
 
 
 def _sums(values: FloatArray, factors: FloatArray | Groups | None) -> FloatArray:
-    """(r, ·) of values (r, K), added up as an effect's factors say."""
+    """(r, ·) values (r, K) times an effect's factors, or their sums over its groups."""
     if factors is None:
         return values
     return factors.sums(values) if isinstance(factors, Groups) else values @ factors
@@ -297,25 +297,25 @@ def _consists_of(coarse: Groups, fine: Groups) -> bool:
 
 
 def _numbered(group: IntArray) -> IntArray:
-    """(K,) the groups counted from 0 in the order in which they occur, whatever they are called."""
+    """(K,) the groups renumbered from 0 in the order in which they first occur."""
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     numbered: IntArray = np.argsort(np.argsort(first))[place.ravel()]
     return numbered
 
 
 def trust_in_means(variance: FloatArray, space: PublicSpace) -> FloatArray:
-    """(K,) share of what a mode usually has of its own that is seen beyond noise ``variance``."""
+    """(K,) share of the usual variance of e_m that is determined despite noise ``variance``."""
     own = USUAL["own"] * space.between[: space.dimension]
     trust: FloatArray = (own**2 / (own + variance[:, None])).sum(axis=1) / own.sum()
     return trust
 
 
 def clarity(mean: FloatArray, variance: FloatArray, labels: IntArray, space: PublicSpace) -> float:
-    """How clearly modes differ from the nearest of another label, from 0 to 1: D² / (D² + V).
+    """How clearly modes differ from the nearest mode of another label, from 0 to 1: D² / (D² + V).
 
-    mean: (K, r) released modes, variance: (K,) of the noise they were seen with. D is the distance
-    in standard deviations of the public shape, V the variance that is left in it. Labels that say
-    nearly the same need much less noise than others. 1 where all modes are of one label.
+    mean: (K, r) released modes, variance: (K,) of their noise. D is the distance in standard
+    deviations of the public shape, V the posterior variance in the same units. Labels of nearly the
+    same meaning need much less noise than others. 1 if all modes have one label.
     """
     r = mean.shape[1]
     within, own = np.diagonal(space.shape)[:r], USUAL["own"] * space.between[:r]
