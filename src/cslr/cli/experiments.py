@@ -72,7 +72,8 @@ def reproduce_command(
     List what would be run: `cslr reproduce experiments/main.toml --dry-run`
 
     Check whether this machine reproduces the committed traces: `cslr reproduce --data DIR --check
-    20`. Scores may differ by 3 points, their average by 0.5; exit code 1 if a cell differs more.
+    20`. Scores may differ by 3 points, their average by 0.5, and one cell in twenty by more. Beyond
+    that, or if an ε differs, the exit code is 1.
     """
     from cslr.research.experiments.grid import all_cells, chosen
     from cslr.research.experiments.places import Places
@@ -189,10 +190,10 @@ def _check_again(
 ) -> bool:
     """Run finished cells again in a temporary directory and print the comparison.
 
-    Returns whether all agree with their committed traces.
+    Returns whether they agree with their committed traces, but for the few that may differ.
     """
     from cslr.research.experiments.places import Places
-    from cslr.research.experiments.recheck import compared, drawn_cells
+    from cslr.research.experiments.recheck import compared, drawn_cells, may_differ
 
     drawn = drawn_cells(cells, places, *draw)
     if not drawn:
@@ -213,8 +214,10 @@ def _check_again(
         figures = f"{each.committed:9.2f}  {each.again:7.2f}  {each.largest:7.2f}"
         typer.echo(f"{figures}  {verdict:9}  {each.cell.title}{why}")
     agreeing = sum(each.agrees for each in differences)
-    typer.echo(f"{agreeing} of {len(drawn)} cells agree with their committed traces")
-    return ran and agreeing == len(drawn)
+    allowed = may_differ(len(drawn))
+    but = f"; {allowed} may differ, where rounding changes a decision" if allowed else ""
+    typer.echo(f"{agreeing} of {len(drawn)} cells agree with their committed traces{but}")
+    return ran and len(drawn) - agreeing <= allowed and all(x.same_epsilon for x in differences)
 
 
 def _check_data(cells: Sequence[Cell], data: Path | None) -> None:

@@ -152,11 +152,11 @@ class Outlook:
             )
         return (
             "Not useful: expect nothing beyond zero-shot (--method zero-shot, ε = 0), and perhaps "
-            f"less. About {self.needed():,} {units} would be needed to close a third of the gap."
+            f"less. About {self.needed():,} {units} would be needed to close 30 % of the gap."
         )
 
     def needed(self) -> int:
-        """Number of units that would close a third of the gap at the same ε."""
+        """Number of units that would close 30 % of the gap at the same ε."""
         signal = HALF * LITTLE / (MOST - LITTLE)
         return math.ceil(self.federation.units * signal / max(_signal(self), 1e-12))
 

@@ -16,7 +16,7 @@ from cslr.research.experiments import cell as cell_module
 from cslr.research.experiments.cell import run_cell
 from cslr.research.experiments.grid import Cell
 from cslr.research.experiments.places import Places
-from cslr.research.experiments.recheck import compared, drawn_cells
+from cslr.research.experiments.recheck import compared, drawn_cells, may_differ
 from cslr.runs.embedded import load_embedded
 
 GOLDEN = Places(Path(__file__).parent / "golden")
@@ -135,3 +135,8 @@ def write_golden() -> None:
 
 if __name__ == "__main__":
     write_golden()
+
+
+@pytest.mark.parametrize(("cells", "most"), [(1, 0), (19, 0), (20, 1), (39, 1), (713, 35)])
+def test_one_cell_in_twenty_may_differ(cells, most):
+    assert may_differ(cells) == most
