@@ -1,11 +1,11 @@
-"""The bytes of the messages of a secure sum: one spelling each, no pickle, sizes checked first.
+"""The bytes of the messages of a secure sum: one encoding each, no pickle, sizes checked first.
 
     6 bytes    magic "CSUM", version, kind
     body       fixed fields; a count before what is repeated; little-endian
     64 bytes   of an answer: Ed25519 over the terms and SHA-256 of all before
 
 Guarantee: ``decode`` returns a message or raises a ``MessageError``, whatever the bytes, and makes
-nothing larger than ``SumLimits`` allows. Who signed is not known before somebody verified it.
+nothing larger than ``SumLimits`` allows. The sender is unknown until the signature is verified.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SumLimits:
 
     @property
     def bytes(self) -> int:
-        """No message of this size or above is looked at."""
+        """The largest message that is read."""
         a_member = 4 + 32 + SIGNATURE_BYTES + 2 * SEALED_BYTES + SHARE_BYTES
         return 4096 + self.members * a_member + 8 * self.coordinates
 
@@ -121,17 +121,17 @@ class _Reader:
 
 
 def encode(message: Request | Answer) -> bytes:
-    """The one spelling of a message."""
+    """A message as bytes; equal messages have equal bytes."""
     return unsigned(message) + getattr(message, "signature", b"")
 
 
 def unsigned(message: Request | Answer) -> bytes:
-    """What the signature of an answer is made over; of a request, all of it."""
+    """The bytes that the signature of an answer covers; all bytes of a request."""
     return _head(_KIND_OF[type(message)]) + _WRITERS[type(message)](message)
 
 
 def decode(data: bytes, limits: SumLimits) -> Request | Answer:
-    """The message in these bytes, if they are one and nothing else."""
+    """The message in these bytes; refused unless they are exactly one."""
     if len(data) > limits.bytes:
         raise MessageTooLarge(f"{len(data)} bytes; at most {limits.bytes} are read")
     reader = _Reader(data, limits)
