@@ -1,4 +1,4 @@
-"""Join a federation: a node makes its keys, and pins what its operator agreed to."""
+"""Join a federation: a node makes its keys and pins what its operator agreed to."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Offer:
 
 
 def read_offer(folder: Path) -> Offer:
-    """The offer in a folder; refused unless its parts belong together and keep their promise.
+    """The offer in a folder; refused unless its files belong together.
 
-    What protects a unit must be as declared whether or not the rest is verified.
+    What protects a unit is compared with the declaration even if the agreement is not verified.
     """
     charter = read_model(folder / "charter.json", Charter)
     source = read_model(folder / "source.json", Source)
@@ -51,7 +51,7 @@ def read_offer(folder: Path) -> Offer:
 def _check_promise(charter: Charter, source: Source, clipped_for: int) -> None:
     """Refuse a charter or an agreement that protects a unit less than the declaration says.
 
-    clipped_for: the nodes with rows of one person for which the agreement clips.
+    clipped_for: the number of nodes with rows of one person that the agreement's clip allows for.
     """
     declared = source.declared()
     shared = 1
@@ -72,9 +72,9 @@ def _check_promise(charter: Charter, source: Source, clipped_for: int) -> None:
 
 
 def verify_agreement(offer: Offer) -> None:
-    """Build the agreement anew from what is declared and public, and compare.
+    """Build the agreement again from what is declared and public, and compare.
 
-    Machines differ in last bits, so it is compared as ledgers compare plans, by sketches.
+    Machines differ in last bits, so both are compared by sketches, as ledgers compare plans.
     """
     wanted = wanted_of(offer.charter, offer.source)
     computed, offered = (
@@ -93,7 +93,7 @@ def join(
 ) -> Member:
     """Make a node in ``folder``: its identity is made there and never leaves.
 
-    sessions: masked vectors that may ever leave it; None: the planned ones and the spare ones.
+    sessions: the most masked vectors that may leave it; None: the planned and the spare ones.
     """
     charter = offer.charter
     most = sessions or charter.sessions
@@ -122,7 +122,7 @@ def open_node(folder: Path) -> Node:
 
 
 def _check_result(files: Mapping[str, bytes], source: Source, charter: Charter) -> None:
-    """Refuse a model of other terms: `cslr predict` loads whatever encoder a model names."""
+    """Refuse a model that does not fit the charter: `cslr predict` loads the encoder it names."""
     if "model.json" not in files:
         return
     try:
