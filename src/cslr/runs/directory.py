@@ -163,7 +163,8 @@ class SeedDirectory:
         try:
             with safe_open(file, framework="np") as content:
                 vector: FloatArray = content.get_tensor("released")
-                receipt = _receipt(content.metadata())
+                metadata = content.metadata()
+                receipt = Receipt.from_text(metadata["receipt"]) if metadata else None
         except (SafetensorError, KeyError, ValueError):
             raise RunDirectoryError(
                 f"{file} is damaged; restore it from a backup or start a new run"
@@ -196,10 +197,6 @@ class SeedDirectory:
 
     def _file(self, label: str) -> Path:
         return self.path / f"{label.replace(' ', '-')}.safetensors"
-
-
-def _receipt(metadata: Mapping[str, str] | None) -> Receipt | None:
-    return Receipt.from_text(metadata["receipt"]) if metadata else None
 
 
 class _Lock:

@@ -67,23 +67,12 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None, tasks_per_perso
         schedule = replace(schedule, evaluation=1)
     written = config.replay.release == "paper" and private
     q = config.paper.q if written else privacy.participation
-    epsilon = privacy.epsilon if private else math.inf
+    head_q = q if written else method.head_q or q
     sigma = noise_of_the_paper(config) if written else None
-    plan = calibrate(
-        Budget(
-            epsilon if sigma is None else math.inf,
-            privacy.delta,
-            privacy.adversary,
-            unit=privacy.unit,
-        ),
-        tasks,
-        q,
-        tasks
-        if method.pools
-        else privacy.cap or (tasks_per_person if privacy.unit == "person" else cap),
-        schedule,
-        q if written else method.head_q or q,
-    )
+    epsilon = privacy.epsilon if private and sigma is None else math.inf
+    budget = Budget(epsilon, privacy.delta, privacy.adversary, unit=privacy.unit)
+    most = privacy.cap or (tasks_per_person if privacy.unit == "person" else cap)
+    plan = calibrate(budget, tasks, q, tasks if method.pools else most, schedule, head_q)
     return plan if sigma is None else with_noise(plan, sigma)
 
 

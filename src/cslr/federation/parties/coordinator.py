@@ -130,8 +130,8 @@ class Coordinator:
         ledger.afford(charge)
         self._wait_for_quorum(release.label)
         self._prepare(release.label)
-        following = bool(self.server.prepared)
-        self.counters.session = self.server.session + following
+        # If shares of the next session are there already, ``ask_masks`` begins that session.
+        self.counters.session = self.server.session + bool(self.server.prepared)
         self.counters.save()
         masks = self.server.ask_masks(release)
         bodies = {member: framed(question, encode(each)) for member, each in masks.items()}

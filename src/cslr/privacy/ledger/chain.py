@@ -215,7 +215,7 @@ class Chain:
     def _intact(self, line: bytes | bytearray) -> dict[str, Any]:
         try:
             record: dict[str, Any] = json.loads(line)
-            if record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"}):
+            if record["hash"] == _hash(record):
                 return record
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
@@ -367,7 +367,7 @@ def _next_record(line: bytes, before: _Tip) -> dict[str, Any] | None:
         intact = (
             record["n"] == before.count
             and record["previous"] == before.hash
-            and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
+            and record["hash"] == _hash(record)
             and canonical(record).encode() == line
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -376,4 +376,6 @@ def _next_record(line: bytes, before: _Tip) -> dict[str, Any] | None:
 
 
 def _hash(record: Mapping[str, object]) -> str:
-    return hashlib.sha256(canonical(record).encode()).hexdigest()
+    """The hash of everything in a record but its own hash."""
+    content = {name: value for name, value in record.items() if name != "hash"}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

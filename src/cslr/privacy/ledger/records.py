@@ -77,7 +77,7 @@ class Entries:
     def add(self, record: Mapping[str, Any]) -> None:
         """Update the state with the next record."""
         try:
-            self._add(record["kind"], record["body"], record)
+            self._add(dict(record))
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise LedgerCorrupted(
                 f"record {record['n']} of the ledger is invalid ({error!r}): it was altered, "
@@ -119,9 +119,10 @@ class Entries:
         left = budget.delta - self._reserved - charge.reserved
         return gaussian_delta(math.sqrt(precision), budget.epsilon) <= left
 
-    def _add(self, kind: str, body: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    def _add(self, record: dict[str, Any]) -> None:
+        kind, body = record["kind"], record["body"]
         if kind == "charge":
-            self._charge(body, dict(record))
+            self._charge(record)
         elif kind == "settled":
             attempts = self._open[body["label"]]
             del attempts[body["attempt"]]
@@ -133,9 +134,9 @@ class Entries:
         elif kind == "upgrade":  # the same plan, under other public settings
             self.plan = dict(body)
 
-    def _charge(self, body: Mapping[str, Any], record: dict[str, Any]) -> None:
-        charge = charge_in(body)
-        self._open.setdefault(charge.label, {})[body["attempt"]] = record
+    def _charge(self, record: dict[str, Any]) -> None:
+        charge = charge_in(record["body"])
+        self._open.setdefault(charge.label, {})[record["body"]["attempt"]] = record
         self.count += 1
         self._reserved += charge.reserved
         self._rates.add(charge.q)

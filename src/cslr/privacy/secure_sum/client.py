@@ -149,9 +149,7 @@ class SumClient:
         session = in_phase(self._state, request.session, "shared")
         check_release(request.release, release)
         vector = _vector(summed, release)
-        parcels = check_parcels(
-            request, self.terms, self._own_parcel(session), dict(self._state.book)
-        )
+        parcels = self._parcels(request, session)
         held = tuple(self._held(parcel, session) for parcel in parcels)
         used = self._unused(noise_key)
         share = draw_share(self.terms.share_scale(release), release.coordinates, noise_key)
@@ -173,8 +171,7 @@ class SumClient:
         """
         session = in_phase(self._state, request.session, "shared")
         check_release(request.release, release)
-        own, book = self._own_parcel(session), dict(self._state.book)
-        for parcel in check_parcels(request, self.terms, own, book):
+        for parcel in self._parcels(request, session):
             self._held(parcel, session)
         self._check_sessions()
 
@@ -256,10 +253,11 @@ class SumClient:
         name = Context(self.terms.digest, session).pair(b"consent", *way)
         return consent_tag(self._channel(peer, self._state), name, digest)
 
-    def _own_parcel(self, session: SumSession) -> Parcel:
-        """What the server must show as this member's own."""
+    def _parcels(self, request: MaskRequest, session: SumSession) -> tuple[Parcel, ...]:
+        """The parcels of all that shared; this member's own must be as it sent it."""
         keys = public_of(session.mask_secret), commitment_of(session.seed)
-        return Parcel(self.number, *keys, bytes(SEALED_BYTES))
+        own = Parcel(self.number, *keys, bytes(SEALED_BYTES))
+        return check_parcels(request, self.terms, own, dict(self._state.book))
 
     def _held(self, parcel: Parcel, session: SumSession) -> Held:
         """This member's shares of the secrets of the member that sent ``parcel``."""

@@ -51,6 +51,7 @@ __all__ = ["SIGNATURE_BYTES", "SumLimits", "decode", "encode", "unsigned"]
 
 MAGIC: Final = b"CSUM"
 VERSION: Final = 2
+_PREFIX: Final = MAGIC + bytes([VERSION])
 SIGNATURE_BYTES: Final = 64
 T = TypeVar("T")
 
@@ -127,7 +128,7 @@ def encode(message: Request | Answer) -> bytes:
 
 def unsigned(message: Request | Answer) -> bytes:
     """The bytes that the signature of an answer covers; all bytes of a request."""
-    return _head(_KIND_OF[type(message)]) + _WRITERS[type(message)](message)
+    return _PREFIX + bytes([_KIND_OF[type(message)]]) + _WRITERS[type(message)](message)
 
 
 def decode(data: bytes, limits: SumLimits) -> Request | Answer:
@@ -139,21 +140,12 @@ def decode(data: bytes, limits: SumLimits) -> Request | Answer:
         raise MalformedMessage("this is no message of a secure sum: it does not begin with CSUM")
     if (version := reader.u8()) != VERSION:
         raise UnsupportedVersion(f"format {version} is not read here, only {VERSION}")
-    message = _by_kind(reader)
-    reader.end()
-    return message
-
-
-def _by_kind(reader: _Reader) -> Request | Answer:
     read = _READERS.get(kind := reader.u8())
     if read is None:
         raise WrongKind(f"unknown kind {kind} of message in a secure sum")
     message: Request | Answer = read(reader)
+    reader.end()
     return message
-
-
-def _head(kind: int) -> bytes:
-    return MAGIC + bytes([VERSION, kind])
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -250,7 +242,7 @@ def _read_open_shares(r: _Reader) -> tuple[bytes, ...]:
 def _read_following(r: _Reader) -> Shares | None:
     if not r.flag():
         return None
-    if r.raw(5) != _head(0)[:5]:
+    if r.raw(len(_PREFIX)) != _PREFIX:
         raise MalformedMessage("the next session's shares do not begin as a message does")
     if r.u8() != _KIND_OF[Shares]:
         raise WrongKind("only the shares of the next session may come with an unmasking answer")

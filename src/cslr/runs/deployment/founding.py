@@ -90,7 +90,7 @@ def found(wanted: Wanted) -> Founded:
     """Calibrate the plan, build the agreement and write the charter.
 
     A part of δ is reserved for each coordinate of a release, and the number of coordinates follows
-    from the plan. So the plan is made again until its own number of coordinates is the reserved.
+    from the plan. So the plan is made again until its releases have the reserved number.
     """
     _check_wanted(wanted)
     embedded = public_side(wanted.source, wanted)
