@@ -1,4 +1,4 @@
-"""The engine: neither batches nor order nor empty clients may show in a sum."""
+"""The simulation: batches, the order of clients and empty clients do not change a sum."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_nobody_answers_a_gradient_round_with_zeros(world, family):
 
 
 def test_a_clip_as_for_one_client_of_a_person_is_refused_where_several_hold_it(world):
-    """A method that forgets it would let a person move the sum by twice what is charged."""
+    """With the clip of one client a person could move the sum by twice what is charged."""
     people, family = replace(world.population, clients_per_unit=2), world.family("classification")
     weights = np.zeros((people.z.shape[1] + 1, family.outputs))
     asked = GradientRound(weights, LinearSpace.of(world.public), family)

@@ -323,7 +323,7 @@ def test_a_node_with_another_head_grades_no_row(tmp_path):
 
 
 def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monkeypatch):
-    """Together they would be one unit that several people stand in: two of its rows, twice S."""
+    """As one unit they mix people: one with rows in another unit, too, could move a sum by 2S."""
     rows = clinics(tmp_path / "rows")
     source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
     served = founded(tmp_path, source, rows)
