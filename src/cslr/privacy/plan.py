@@ -154,7 +154,7 @@ class Plan:
     head_q: float = 1.0
     """q of a model's updates."""
     clients: ClientNoise | None = None
-    """Set where clients add the noise; None: whoever adds up does."""
+    """Set where clients add the noise; None: the aggregator adds it."""
 
     @property
     def sigma(self) -> float | None:
@@ -389,7 +389,7 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
     units = {"client": "clients", "person": "people"}[plan.budget.unit]
     ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
     if ratio >= 3:
-        advice = f"Strong signal: what the {units} say together outweighs the noise."
+        advice = f"Strong signal: the sum over all {units} outweighs the noise."
     elif ratio >= 0.5:
         advice = (
             f"Workable with the label prior; more {units} or a larger ε will still help "

@@ -34,7 +34,7 @@ class ReplayRound:
     """σ_μ, σ_M, σ_π, σ_y, or any other number of them."""
     lists: tuple[float, ...] = ()
     q: float = 1.0
-    """Participation rate; below 1 only against somebody who does not know who took part."""
+    """Participation rate; below 1 only against an adversary that does not know who took part."""
 
     def __post_init__(self) -> None:
         if not self.statistics and not self.lists:

@@ -160,4 +160,6 @@ def wait_for_port(address: str, processes: Processes, seconds: float) -> None:
             return
         except OSError:
             time.sleep(0.1)
-    raise ConfigError(f"nobody listens at {address} after {seconds:g} s; see {processes.folder}")
+    raise ConfigError(
+        f"no process listens at {address} after {seconds:g} s; see {processes.folder}"
+    )

@@ -176,7 +176,7 @@ class Roster(_Public):
         if self.charter != charter.digest:
             raise ConfigError(
                 f"the roster belongs to another charter than that of {charter.name!r}; ask the "
-                "server for both files anew and compare their fingerprints"
+                "server for both files again and compare their fingerprints"
             )
         keys = tuple(member.key for member in self.members)
         name = f"{charter.name} {charter.digest}"

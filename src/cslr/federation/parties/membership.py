@@ -79,7 +79,7 @@ def _check_change(folder: Path, old: Roster, new: Roster, change: bool) -> None:
     if not change:
         raise ConfigError(
             f"{folder} has pinned another roster ({what}). If its operator agreed to that, repeat "
-            "the command with --change; otherwise somebody replaces members"
+            "the command with --change; otherwise somebody may be replacing members"
         )
     if new.number <= old.number:
         raise ConfigError(

@@ -333,7 +333,7 @@ class Ledger:
                 )
             self.settle(label, digest)
 
-    # -- what it says ----------------------------------------------------------------------------
+    # -- what was charged ------------------------------------------------------------------------
 
     @property
     def charges(self) -> tuple[Charge, ...]:

@@ -27,7 +27,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Cost:
-    """An ε of the ledger beside what other accountants say."""
+    """An ε of the ledger and the results of other accountants for it."""
 
     scope: Scope
     adversary: Adversary

@@ -124,7 +124,7 @@ def _check_wanted(wanted: Wanted) -> None:
     if declaration is None or declaration.test_rows == "public":
         raise ConfigError(
             "--evaluate private counts right answers on test rows of nodes; the test rows of an "
-            "embedded stream and those declared public are nobody's. Use --evaluate shown"
+            "embedded stream and those declared public belong to no node. Use --evaluate shown"
         )
     if declaration.columns.split is None and declaration.test_share is None:
         raise ConfigError(

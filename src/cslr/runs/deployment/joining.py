@@ -41,7 +41,7 @@ def read_offer(folder: Path) -> Offer:
     agreement = (folder / "agreement.safetensors").read_bytes()
     if source.digest != charter.declaration or digest_of(agreement) != charter.agreement:
         raise ConfigError(
-            f"the files in {folder} do not belong together; ask the server for the offer anew"
+            f"the files in {folder} do not belong together; ask the server for the offer again"
         )
     charter.plan  # noqa: B018  refuses noise that is too little for the promised ε
     _check_promise(charter, source, unpack_agreement(agreement).clients_per_person)
@@ -56,14 +56,18 @@ def _check_promise(charter: Charter, source: Source, clipped_for: int) -> None:
     declared = source.declared()
     shared = 1
     if declared is not None:
-        said, promised = declared.privacy, (charter.unit, charter.epsilon, charter.delta)
-        if promised[0] != said.unit or promised[1] > said.epsilon or promised[2] > said.delta:
+        least = declared.privacy
+        if (
+            charter.unit != least.unit
+            or charter.epsilon > least.epsilon
+            or charter.delta > least.delta
+        ):
             raise ConfigError(
                 f"the charter hides one {charter.unit} with ε = {charter.epsilon:g} and δ = "
-                f"{charter.delta:g}; declared is one {said.unit} with ε = {said.epsilon:g} and δ = "
-                f"{said.delta:g}; ask the server for a corrected offer"
+                f"{charter.delta:g}; declared is one {least.unit} with ε = {least.epsilon:g} and "
+                f"δ = {least.delta:g}; ask the server for a corrected offer"
             )
-        shared = declared.clients_per_person if said.unit == "person" else 1
+        shared = declared.clients_per_person if least.unit == "person" else 1
     if clipped_for < shared or (charter.evaluation and shared > 1):
         raise ConfigError(
             f"a person may have rows in {shared} nodes, but the offer clips as for {clipped_for} "

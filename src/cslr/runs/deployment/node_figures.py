@@ -46,7 +46,9 @@ def graded_rows(
     allowed = [facts.allowed(name if task_is_known else None) for name in facts.tasks]
     units = np.zeros(len(test), dtype=np.int64) if charter.unit == "client" else test.people
     if units is None:
-        raise ConfigError("the declaration names no column of people; test rows are nobody's")
+        raise ConfigError(
+            "the declaration names no column of people, so test rows belong to no person"
+        )
     scores = np.nan_to_num(scores_by_unit(predictor.scores, embedded, units))
     right = right_rows(embedded, scores, allowed)
     held = units >= 0  # a row without client belongs to no unit
