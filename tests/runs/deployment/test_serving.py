@@ -31,7 +31,6 @@ from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.serving import (
     Served,
     Status,
-    _plain,
     _send_agreement,
     _send_result,
     learn_remotely,
@@ -309,11 +308,6 @@ def test_what_happens_is_a_line_and_a_file_without_anything_else(tmp_path):
     log = [(line["what"], line["members"]) for line in kept["log"]]
     assert log == [("started", []), ("masked", ["carla", "anna"])]
     assert all(line["time"] == round(line["time"], 1) for line in kept["log"])
-
-
-def test_a_cost_without_bound_is_none_in_json():
-    assert _plain(float("inf")) is None
-    assert _plain(3.5) == 3.5
 
 
 def test_a_node_with_another_head_grades_no_row(tmp_path):
