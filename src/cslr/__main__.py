@@ -1,4 +1,4 @@
-"""``python -m cslr`` is the program."""
+"""``python -m cslr`` runs the command line."""
 
 from cslr.cli.start import main
 

@@ -1,4 +1,4 @@
-"""The two array types every signature uses; shapes stand beside them in the paper's letters.
+"""The array types that every signature uses; shapes are noted beside them in the paper's letters.
 
 b clients in a batch · n examples · d encoder dimensions · r coordinates · L list entries ·
 K modes · m anchors · c labels · D coordinates of one client's contribution

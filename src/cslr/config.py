@@ -150,7 +150,7 @@ class PrivacyConfig(_Section):
     def _plain(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """With the default filled in; left out in simulations that store their scores."""
         plain: dict[str, Any] = {**usual(self), "evaluate": self.evaluation}
-        if self.unit == "client":  # so that older configurations keep their names
+        if self.unit == "client":  # so that older configurations keep their digest
             del plain["unit"]
         if self.mode == "simulated" and self.evaluation == "stored":
             del plain["evaluate"]
@@ -194,7 +194,7 @@ class ReplayConfig(_Section):
     """What leaves a client; None: the method's default, mostly ``sum``.
 
     sum     its share of one sum of statistics, jointly clipped, per label
-    list    before that, its noised list
+    list    as sum, and before it the client's own noised list
     pooled  as sum, but a list describes all labels of a task together
     select  as sum, but a mode's mean is selected by vote among public candidates
     paper   a noised list per task, then four statistics, each clipped by itself, with whole
@@ -227,12 +227,12 @@ class ReplayConfig(_Section):
 
     @property
     def clipping(self) -> Literal["joint", "separate"]:
-        """One clip for everything a client says, or one for each statistic."""
+        """Whether a client's statistics are clipped jointly, or each by itself."""
         return "separate" if self.release == "paper" else "joint"
 
     @property
     def second_moments(self) -> Literal["shared", "full"]:
-        """What is said about a mode's spread: one number, or its whole second moments."""
+        """How a mode's spread is described: by one number, or by its whole second moments."""
         return "full" if self.release == "paper" else "shared"
 
     @property
@@ -248,7 +248,7 @@ class ReplayConfig(_Section):
 
     @property
     def anchor_kind(self) -> str:
-        """What anchors are: sentences, synthetic (draws from their distribution) or random."""
+        """The kind of anchors: sentences, synthetic (draws from their distribution) or random."""
         return _ANCHORS.get(self.matcher or "signature", "sentences")
 
     @property
@@ -313,7 +313,7 @@ class Config(_Section):
 
     @model_serializer(mode="wrap")
     def _without_paper(self, usual: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """With those constants of the paper that were changed: other names stay what they were."""
+        """Omits unchanged constants of the paper, so that digests of older versions stay valid."""
         plain: dict[str, Any] = usual(self)
         constants = plain.pop("paper")
         changed = {n: v for n, v in constants.items() if v != getattr(THE_PAPERS, n)}
@@ -350,7 +350,7 @@ class Config(_Section):
         return self
 
     def digest(self) -> str:
-        """A short name; configurations with the same name compute the same."""
+        """A short name; configurations with the same name give the same results."""
         plain = self.model_dump(mode="json")
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -388,7 +388,7 @@ def mistakes(error: ValidationError, root: type[BaseModel]) -> str:
 
 
 def _mistake(error: Any, root: type[BaseModel]) -> str:
-    """The entries of a list are counted from one."""
+    """One error as text; entries of a list are counted from one."""
     location: tuple[str | int, ...] = error["loc"]
     name = ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
     if error["type"] != "extra_forbidden":

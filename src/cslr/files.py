@@ -1,8 +1,8 @@
-"""Files that are either whole or not there, on the disk and not only on their way to it.
+"""Atomic and durable writes: a file is on disk as a whole, or not there.
 
 Files of a run have checksums inside, so that one changed bit is detected. A digest detects
-accidents, not deliberate changes. NumPy is loaded only for arrays:
-a worker sets its number of threads before.
+accidents, not deliberate changes. NumPy is imported only where arrays are handled, because a worker
+process must set its number of threads before that.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ PRIVATE_FOLDER: Final = 0o700
 def write_atomic(path: Path, content: bytes, folder_mode: int = 0o777) -> None:
     """Replace ``path`` by ``content``: temporary file in the same folder, fsync, rename, fsync.
 
-    The file is its owner's alone; folder_mode is for a folder that is not there yet. An ``OSError``
-    on the way names ``path`` and leaves what was there before.
+    Only its owner may read the file. folder_mode: permissions of the folder, if it is created. An
+    ``OSError`` names ``path`` and leaves the earlier content in place.
     """
     make_directory(path.parent, folder_mode)
     with naming(path):
@@ -64,9 +64,9 @@ def write_atomic(path: Path, content: bytes, folder_mode: int = 0o777) -> None:
 
 
 def open_to_append(path: Path, private: bool) -> int:
-    """Open or make a file to be read and appended to.
+    """Open a file for reading and appending; it is created if there is none.
 
-    private: only its owner may read it, also if it exists already with wider permissions.
+    private: only its owner may read it; wider permissions of an existing file are removed.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     file = os.open(path, flags, PRIVATE_FILE if private else 0o666)
@@ -81,7 +81,7 @@ def open_to_append(path: Path, private: bool) -> int:
 
 
 def write_all(file: int, content: bytes) -> None:
-    """Write every byte: the system may take fewer than it is given."""
+    """Write all of ``content``: one call of the operating system may write less."""
     left = memoryview(content)
     while left:
         taken = os.write(file, left)
@@ -91,7 +91,7 @@ def write_all(file: int, content: bytes) -> None:
 
 
 def make_directory(path: Path, mode: int = 0o777) -> None:
-    """Make the directory and those above it, each durable in the one that holds it."""
+    """Make the directory and its parents; each entry is on disk when this returns."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -110,7 +110,7 @@ def sync_directory(directory: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An ``OSError`` that comes without a file's name gets this one."""
+    """Let an ``OSError`` raised inside the block name this path."""
     try:
         yield
     except OSError as error:
@@ -132,7 +132,7 @@ def seal_line(values: Mapping[str, object], indent: int | None = None) -> str:
 
 
 def open_line(line: str | bytes) -> dict[str, Any]:
-    """The values that were sealed; ``ValueError`` unless it is what was written."""
+    """The values of a sealed line; ``ValueError`` if its checksum does not match."""
     values = json.loads(line)
     if not isinstance(values, dict) or _DIGEST not in values:
         raise ValueError("the line has no checksum")
@@ -144,15 +144,17 @@ def open_line(line: str | bytes) -> dict[str, Any]:
 
 
 def ends_in_damage(rest: bytes) -> bool:
-    """Whether what follows the last whole line is more than the beginning of one.
+    """Whether the bytes after the last newline are damaged, not just an incomplete line.
 
-    A crash leaves a part of a line; a line with something else after it lost its end to damage.
+    A crash while writing leaves the beginning of one line. A complete JSON value with more text
+    behind it was a whole line that lost its newline to damage.
     """
+    text = rest.decode(errors="replace")
     try:
-        _, end = json.JSONDecoder().raw_decode(rest.decode(errors="replace"))
+        _, end = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return False
-    return end < len(rest.decode(errors="replace"))
+    return end < len(text)
 
 
 def seal_arrays(arrays: Mapping[str, FloatArray]) -> bytes:
@@ -165,7 +167,7 @@ def seal_arrays(arrays: Mapping[str, FloatArray]) -> bytes:
 
 
 def open_arrays(content: bytes) -> dict[str, FloatArray]:
-    """The arrays of a file; ``ValueError`` unless they are what was written."""
+    """The arrays of a file; ``ValueError`` if their checksum does not match."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -3,8 +3,9 @@
 >>> int(Seeds(13).at("task", 2, "head").integers(100))
 54
 
-These generators drive simulations: partitions, initial heads, replay samples. Noise and cohort
-coins that protect anybody come from ``cslr.privacy.mechanism`` and the operating system.
+These generators drive simulations: partitions, initial heads, replay samples. Noise and
+participation coins that protect clients come from ``cslr.privacy.mechanism`` and the operating
+system.
 """
 
 from __future__ import annotations

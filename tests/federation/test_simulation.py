@@ -1,4 +1,4 @@
-"""The engine: neither batches nor order nor empty clients may show in a sum."""
+"""The simulation: batches, the order of clients and empty clients do not change a sum."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_nobody_answers_a_gradient_round_with_zeros(world, family):
 
 
 def test_a_clip_as_for_one_client_of_a_person_is_refused_where_several_hold_it(world):
-    """A method that forgets it would let a person move the sum by twice what is charged."""
+    """With the clip of one client a person could move the sum by twice what is charged."""
     people, family = replace(world.population, clients_per_unit=2), world.family("classification")
     weights = np.zeros((people.z.shape[1] + 1, family.outputs))
     asked = GradientRound(weights, LinearSpace.of(world.public), family)
@@ -172,7 +172,7 @@ def test_over_all_tasks_a_capped_client_is_heard_once(world):
 
 def test_the_capped_sum_is_that_of_the_clients_who_speak(world):
     people, agreement = world.population, world.agreement()
-    speakers = [np.flatnonzero(people._speaks(task, 1)) for task in (0, 1)]
+    speakers = [np.flatnonzero(people._contributes(task, 1)) for task in (0, 1)]
     assert sorted(np.concatenate(speakers)) == list(range(people.count))
     for task in (0, 1):
         np.testing.assert_array_equal(
@@ -263,8 +263,8 @@ def test_a_cap_counts_the_tasks_of_the_rows_a_client_holds(world):
     held = replace(people, rows=first, clients=np.full(20, 2))
     assert len(np.unique(people.tasks[:20])) == 2  # the first rows are not the rows held
     for cap in (1, 9):
-        assert held._speaks(0, cap).tolist() == [client == 2 for client in range(12)]
-        assert not held._speaks(1, cap).any()
+        assert held._contributes(0, cap).tolist() == [client == 2 for client in range(12)]
+        assert not held._contributes(1, cap).any()
 
 
 def test_hostile_clients_push_a_sum_back_by_their_bounds_and_no_further(world):

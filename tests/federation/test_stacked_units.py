@@ -1,4 +1,4 @@
-"""Stacked units where privacy is enforced: every bit of an answer is the unit's own."""
+"""Stacked units with enforced privacy: every bit of an answer depends on that unit alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def alone(examples, i):
 
 
 def check(people, ask, raw=None):
-    """Each stacked answer beside that of the unit alone; returns how many stood together."""
+    """Compare each stacked answer with that of the unit alone; returns the largest batch."""
     cohort, largest = people.cohort(0, np.ones(people.count, bool), 9, None, True), 0
     seen = []
     for batch in cohort.batches(ask):

@@ -1,4 +1,4 @@
-"""Golden values at δ = 10⁻⁵, from charges as a ledger holds them: a difference is news.
+"""Golden values at δ = 10⁻⁵, from charges as in a ledger; a difference needs an explanation.
 
 What the paper's whole table costs, and the σ it would need, stands in tests/paper.
 """

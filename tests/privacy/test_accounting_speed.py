@@ -1,4 +1,4 @@
-"""Ten thousand charges are few kinds of charges, and what is made alike never costs less."""
+"""Ten thousand charges of few kinds are fast, and rounding kinds never lowers the cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run directory: one writer, whole files, and releases that know who paid for them."""
+"""A run directory: one writer, complete files, and releases with their ledger's receipt."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_runs_that_differ_in_test_rows_leave_the_same_bytes(cslr, world, rule, p
 
 
 def test_stored_figures_differ_where_test_rows_do(cslr, world, pictures):
-    """The instrument itself: what is stored would be seen."""
+    """A check of the tests here: stored figures are detected."""
     found = []
     for name in ("one", "other"):
         folder = world(name)

@@ -401,7 +401,7 @@ def test_sentences_of_a_task_with_an_unknown_tag_are_wrong():
 
 
 def test_the_number_of_other_rows_decides_no_answer_that_is_counted_privately():
-    """A product over all rows rounds with their number, and a tie would fall with it."""
+    """The rounding of a product depends on its number of rows and could decide a tie."""
     embedded = study_of("classification", [(0,), (0,), (1,)], [0, 0, 0])
     test = replace(embedded.stream.test, clients=np.array([4, 7, 4]))
     embedded = replace(embedded, stream=replace(embedded.stream, test=test))

@@ -68,7 +68,7 @@ STREAM = Stream(
 
 
 def study_of(encoder: str, private: int = 0) -> EmbeddedStream:
-    """private: another number is other train and test rows beside the same public sentences."""
+    """private: each number gives other train and test rows with the same public sentences."""
     return EmbeddedStream(
         STREAM,
         Family("classification", 4),
@@ -308,7 +308,7 @@ name = "only"
 
 @pytest.mark.parametrize("release", ["sum", "list"])
 def test_a_round_runs_across_encoders_in_both_modes(release, tmp_path):
-    """In common coordinates nothing knows of encoders, so lists are named across them, too."""
+    """In common coordinates encoders do not matter, so lists are matched across them, too."""
     settings = {
         "yardsticks": False,
         "replay.dimension": 8,

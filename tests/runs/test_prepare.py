@@ -22,8 +22,8 @@ from cslr.runs.embedded import SettledConfig
 from cslr.runs.prepare import (
     FEW_ROWS,
     MANY_CLIENTS,
+    _addresses,
     _cap_memory,
-    _ids,
     _kinds,
     _people,
     _registered,
@@ -196,9 +196,7 @@ def test_people_of_own_rows_have_addresses_and_so_have_those_without_rows(clinic
 
 
 def test_clients_of_own_rows_have_addresses_too():
-    named = SimpleNamespace(stream=SimpleNamespace(client_ids=np.array([5, 9])))
-    assert _ids(named, 4).tolist() == [5, 9, -1, -2]
-    assert _ids(SimpleNamespace(stream=SimpleNamespace(client_ids=None)), 4) is None
+    assert _addresses(np.array([5, 9]), 4).tolist() == [5, 9, -1, -2]
 
 
 def test_the_true_mode_of_an_example_is_what_its_stream_knows_else_its_label():

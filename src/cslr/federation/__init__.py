@@ -1,1 +1,1 @@
-"""Where clients live: in this process, or at the other end of a wire."""
+"""Where clients are: in this process, or on other machines."""

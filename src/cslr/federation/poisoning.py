@@ -1,7 +1,7 @@
 """The worst that bounded clients can send, for studies of poisoning.
 
-Where single vectors are seen, an over-long one is refused, so colluding clients do most harm to a
-sum by pointing, all of them and as far as allowed, against what the honest ones say together.
+Where single vectors are seen, an over-long one is refused. Colluding clients then harm a sum most
+if all of them send the largest vector allowed, in the direction opposite to the honest sum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["opposed"]
 def opposed(honest: Sequence[Bounded], count: int) -> Bounded:
     """(count, D) vectors of the greatest norm allowed, against the sum of the honest ones.
 
-    It knows what nobody is shown, the honest sum, so no real attacker does better against that sum.
+    It uses the honest sum, which no real attacker is shown, so none does better against that sum.
     """
     grid = honest[0].grid
     total = np.sum([leaving(each).sum(axis=0) for each in honest], axis=0).astype(np.float64)

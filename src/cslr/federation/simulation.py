@@ -4,11 +4,11 @@ Clients of similar size are padded to a common length and handled in one batched
 contributions are added up as integers and every random stream is addressed by client, neither the
 order of clients nor the batching changes a result beyond the rounding of floating point.
 
-Where privacy is enforced not even that may pass from one unit to another. Only units with the same
-number of rows are stacked then, without padding: NumPy handles each of them by the same calls, of
-the same shapes, as if it were alone, so every bit of its answer is its own. A test holds stacked
-answers of every kind against those of units on devices of their own. Where that is not known to be
-so (clients that train a network), each is handled alone.
+Where privacy is enforced, not even the rounding of one unit's answer may depend on another unit's
+rows. So only units with the same number of rows are stacked, without padding: NumPy then handles
+each of them by calls of the same shapes as if it were alone, and every bit of its answer depends on
+its own rows only. A test compares stacked answers of every kind with those of units on devices of
+their own. Clients that train a network, for which this is not known, are handled one by one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Population", "SimulatedCohort"]
 
 Attack = Literal["oppose", "mislead"]
 MISLEADING: Final = 64
-"""Texts of a hostile client that misleads: enough that its weight is the largest there is."""
+"""Texts of a hostile client that misleads: enough for the largest weight a client can have."""
 BATCH_ROWS: Final = 16_384
 """Padded rows in one batch: bounds memory at about 100 MB."""
 BATCH_UNITS: Final = 192
@@ -50,16 +50,16 @@ class Population:
     z: FloatArray  # (n, d)
     labels: IntArray  # (n,)
     tasks: IntArray  # (n,)
-    clients: IntArray  # (h,) who holds what: client clients[i] has row rows[i]
+    clients: IntArray  # (h,) client clients[i] holds row rows[i]
     count: int  # N
     rows: IntArray | None = None  # (h,) None: every row once, in order
-    targets: FloatArray | None = None  # (n, outputs) where the label does not settle them
+    targets: FloatArray | None = None  # (n, outputs) where labels do not determine them
     kinds: IntArray | None = None  # (n,) true modes, to measure alignment; no client reads them
-    hostile: IntArray | None = None  # (h,) clients that poison every release, in a study of that
+    hostile: IntArray | None = None  # (h,) clients that poison every release, in studies
     attack: Attack = "oppose"
     ids: IntArray | None = None
-    """(N,) what each client's own random choices are addressed by; None: its number. Where numbers
-    depend on who else has rows, they must not: one client's rows would move the others' answers."""
+    """(N,) the address of each client's own random stream; None: its number. Required where clients
+    are numbered by who has rows: one client's rows would otherwise change another's choices."""
 
     clients_per_unit: int = 1
     """PUBLIC. The most of these clients that may hold rows of one unit of privacy."""
@@ -74,12 +74,12 @@ class Population:
 
     @property
     def held(self) -> IntArray:
-        """(h,) the rows that are held, in the order of ``clients``."""
+        """(h,) the row of each entry of ``clients``."""
         return np.arange(len(self.z)) if self.rows is None else self.rows
 
     @property
     def addresses(self) -> IntArray:
-        """(N,) ``ids``, or the clients' numbers."""
+        """(N,) ``ids``, or by default the clients' numbers."""
         return np.arange(self.count) if self.ids is None else self.ids
 
     def cohort(
@@ -90,50 +90,50 @@ class Population:
         cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> SimulatedCohort:
-        """The clients asked about a task; one that spends its cap on others sends zeros.
+        """The clients asked about a task; one that uses its cap for other tasks sends zeros.
 
-        cap_memory: what clients remember of earlier tasks, and of this one from now on. A task
-        counts against the cap whichever way a client's coin fell: tossing again for another task
-        would be one more chance to take part than is charged for.
+        cap_memory: the tasks that clients were asked about before; this one is added. A task counts
+        against the cap whatever a client's participation coin: a second coin for another task
+        would be one more chance to take part than is charged.
         alone: whether each client's answer must be the one it would give alone, bit for bit.
         """
         honest = np.ones(self.count, dtype=np.bool_)
         if self.hostile is not None:
             honest[self.hostile] = False
         hostile = tuple(np.flatnonzero(taking_part & ~honest).tolist())
-        within_cap = honest & self._speaks(task, cap)
+        within_cap = honest & self._contributes(task, cap)
         if cap_memory is not None:
             asked = self.addresses[within_cap].tolist()
             within_cap[within_cap] = cap_memory.admit(asked, task, cap)
         return SimulatedCohort(self, task, taking_part & within_cap, hostile, alone)
 
-    def _speaks(self, task: int, cap: int) -> BoolArray:
-        """(N,) whether the task is among those each client contributes to.
+    def _contributes(self, task: int, cap: int) -> BoolArray:
+        """(N,) whether the task is among those that each client contributes to.
 
-        A client with more than ``cap`` of them picks at random and ahead, by its own address, so
-        that late tasks find as many speakers as early ones.
+        A client with rows of more than ``cap`` tasks chooses among them at random, from its own
+        random stream and in advance, so that late tasks have as many contributors as early ones.
         """
         tasks = max(task, int(self.tasks.max(initial=0))) + 1
         held = np.zeros((self.count, tasks), dtype=np.bool_)
         held[self.clients, self.tasks[self.held]] = True
-        speaks: BoolArray = held[:, task].copy()
-        choosing = np.flatnonzero(speaks & (held.sum(axis=1) > cap))
+        contributes: BoolArray = held[:, task].copy()
+        choosing = np.flatnonzero(contributes & (held.sum(axis=1) > cap))
         if len(choosing):
-            lot = _lots_of(self._lots, self.addresses[choosing].tolist(), tasks)
-            rank = np.where(held[choosing], lot, np.inf).argsort(axis=1, kind="stable")
-            speaks[choosing] = rank.argsort(axis=1)[:, task] < cap
-        return speaks
+            priority = _priorities_of(self._drawn, self.addresses[choosing].tolist(), tasks)
+            order = np.where(held[choosing], priority, np.inf).argsort(axis=1, kind="stable")
+            contributes[choosing] = order.argsort(axis=1)[:, task] < cap
+        return contributes
 
     @cached_property
-    def _lots(self) -> dict[tuple[int, int], FloatArray]:
-        """The random orders of tasks that were drawn so far: a task may have many rounds."""
+    def _drawn(self) -> dict[tuple[int, int], FloatArray]:
+        """Priorities drawn so far, by address and number of tasks: a task may have many rounds."""
         return {}
 
 
-def _lots_of(
+def _priorities_of(
     drawn: dict[tuple[int, int], FloatArray], addresses: Sequence[int], tasks: int
 ) -> FloatArray:
-    """(b, tasks) each address's own random order; more tasks leave those before as they are."""
+    """(b, tasks) random priorities of tasks by address; more tasks do not change the first ones."""
     for address in addresses:
         if (address, tasks) not in drawn:
             drawn[address, tasks] = Seeds(address).at("cap").random(tasks)
@@ -142,7 +142,7 @@ def _lots_of(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedCohort:
-    """PRIVATE. The clients of one round, as the server may ask them; coins are secret, too."""
+    """PRIVATE. The clients of one round, as the server may ask them; who takes part is secret."""
 
     population: Population
     task: int
@@ -155,7 +155,7 @@ class SimulatedCohort:
 
     @property
     def size(self) -> int:
-        """How many of the clients that take part hold anything of the task."""
+        """How many of the clients that take part have rows of the task."""
         held = self.population.tasks[self.population.held] == self.task
         holders = np.unique(self.population.clients[held])
         return int(self.taking_part[holders].sum())
@@ -165,33 +165,33 @@ class SimulatedCohort:
         return plain_sum(self.answers(ask))
 
     def answers(self, ask: Ask[Any]) -> Iterator[Bounded]:
-        """What a sum adds up: the clients' answers in batches, hostile ones last."""
+        """The clients' answers in batches, for a sum; those of hostile clients come last."""
         self._check_clip(ask)
         answers = (self.device.answer(batch, ask) for batch in self.batches(ask))
         if not self.hostile:
             yield from answers
             return
         honest = list(answers)
-        yield from (*honest, *self._opposition(honest, ask))
+        yield from (*honest, *self._hostile_answers(honest, ask))
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
         """The answers of all clients that take part, in batches, and who gave them.
 
-        One that holds nothing of the task answers too: a silence would tell.
+        A client without rows of the task answers, too: its silence would reveal that.
         """
         self._check_clip(ask)
         batches = list(self.batches(ask))
-        speaking = {client for batch in batches for client in batch.clients}
+        answering = {client for batch in batches for client in batch.clients}
         participants = self.population.addresses[self.taking_part].tolist()
-        silent = [client for client in participants if client not in speaking]
-        if silent:
-            batches.append(self._nobody(tuple(silent)))
+        without_rows = [client for client in participants if client not in answering]
+        if without_rows:
+            batches.append(self._without_rows(tuple(without_rows)))
         clients = tuple(client for batch in batches for client in batch.clients)
         answers = [self.device.answer(batch, ask) for batch in batches]
-        return (*clients, *self.hostile), [*answers, *self._opposition(answers, ask)]
+        return (*clients, *self.hostile), [*answers, *self._hostile_answers(answers, ask)]
 
     def _check_clip(self, ask: Ask[Any]) -> None:
-        """Refuse a clip that several contributions of one unit would exceed together."""
+        """Refuse a grid on which the contributions of one unit could exceed the bound together."""
         several = self.population.clients_per_unit
         if ask.grid.share < several:
             raise ValueError(
@@ -199,7 +199,7 @@ class SimulatedCohort:
                 "many clients may hold rows of one person"
             )
 
-    def _opposition(self, answers: Sequence[Bounded], ask: Ask[Any]) -> list[Bounded]:
+    def _hostile_answers(self, answers: Sequence[Bounded], ask: Ask[Any]) -> list[Bounded]:
         if not self.hostile:
             return []
         if self.population.attack == "mislead":
@@ -207,9 +207,10 @@ class SimulatedCohort:
         return [opposed(answers, len(self.hostile))]
 
     def _misleading(self) -> Examples:
-        """Texts of one label under the name of another: of the task, or where it has one, of all.
+        """Examples of hostile clients: texts of one label, sent under another label.
 
-        The honest device clips what comes of it, so it is as long as any contribution may be.
+        With several labels in the task each text gets the task's next label. With only one, texts
+        of all other labels get that one. The device clips the contribution like any other.
         """
         people = self.population
         labels = np.unique(people.labels[people.tasks == self.task])
@@ -229,9 +230,9 @@ class SimulatedCohort:
         return Examples(people.z[chosen], wrong, mask, self.hostile, targets)
 
     def batches(self, ask: Ask[Any] | None = None) -> Iterator[Examples]:
-        """The rows of the clients that take part, those of like size side by side.
+        """The rows of the clients that take part, in batches of clients of similar size.
 
-        ask: the question they are for, which decides how many may stand together.
+        ask: the question that the batches answer, which limits their size.
         """
         most = self._units_together(ask)
         population, held = self.population, self.population.held
@@ -241,7 +242,7 @@ class SimulatedCohort:
         rows, clients = held[positions], population.clients[positions]
         ids, first, sizes = np.unique(clients, return_index=True, return_counts=True)
         if not len(ids):
-            yield self._nobody()
+            yield self._without_rows()
         by_size = np.argsort(sizes, kind="stable")
         ordered, begun = sizes[by_size], 0
         while begun < len(by_size):
@@ -256,7 +257,7 @@ class SimulatedCohort:
             yield self._padded(rows, ids[chosen], first[chosen], sizes[chosen])
 
     def _units_together(self, ask: Ask[Any] | None) -> int:
-        """The most units of one batch: so many that their answers stay small."""
+        """The most units in one batch, so that their answers stay in the cache."""
         request = None if ask is None else ask.request
         if self.alone and not isinstance(request, Request | GradientRound):
             return 1
@@ -264,8 +265,8 @@ class SimulatedCohort:
             return max(1, min(BATCH_UNITS, BATCH_NUMBERS // max(request.layout.held, 1)))
         return BATCH_UNITS
 
-    def _nobody(self, clients: tuple[int, ...] = (0,)) -> Examples:
-        """Clients that hold nothing; one of them, so that an empty cohort sums to zeros."""
+    def _without_rows(self, clients: tuple[int, ...] = (0,)) -> Examples:
+        """Clients without rows; by default a single one, so that an empty cohort sums to zeros."""
         nothing = np.zeros((len(clients), 1), dtype=np.int64)
         z = np.zeros((*nothing.shape, self.population.z.shape[1]))
         targets = self.population.targets
@@ -274,7 +275,7 @@ class SimulatedCohort:
         return Examples(z, labels=nothing, mask=nothing > 0, clients=clients, targets=targets)
 
     def _padded(self, rows: IntArray, ids: IntArray, first: IntArray, sizes: IntArray) -> Examples:
-        """Clients ``ids`` whose rows stand at ``first`` .. ``first + sizes`` of ``rows``."""
+        """Clients ``ids``, whose rows are ``rows[first : first + size]``, padded to one length."""
         offset = np.arange(int(sizes.max()))
         mask = offset < sizes[:, None]
         chosen = rows[np.where(mask, first[:, None] + offset, 0)]

@@ -1,10 +1,10 @@
-"""Clients that are read or generated batch by batch: a release over more than fit in memory.
+"""Clients that are read or generated batch by batch, for releases over more than fit in memory.
 
 ``simulation.Population`` holds the rows of all clients. A ``StreamedCohort`` holds none: it asks
-for batches whenever the server asks a question, adds up their answers as integers and forgets them.
+for batches whenever the server asks a question, adds up their answers as integers and drops them.
 So its memory does not grow with the number of clients, and the sum does not depend on the batches.
 
-It is for studies: who takes part, and that nobody exceeds a cap, is up to who makes the batches.
+It is for studies: whoever makes the batches decides who takes part and has to enforce the cap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StreamedCohort:
     """The clients of one round; a ``Cohort``."""
 
     batches: Callable[[], Iterator[Examples]]
-    """All clients that take part, each in one batch; the same ones at every call."""
+    """Makes batches of all clients that take part, each in one batch; the same at every call."""
     workers: int = 1
     """Processes that answer for batches; the sum is the same whatever their number."""
 
@@ -38,7 +38,7 @@ class StreamedCohort:
         return plain_sum(answer(batch, ask) for batch in self.batches())
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
-        """What each client answers, under its name: these are kept, so memory grows with them."""
+        """The answer and the name of each client; answers are kept, so memory grows with them."""
         clients: list[int] = []
         answers = []
         for batch in self.batches():
@@ -60,7 +60,7 @@ def _answers(batches: Iterator[Examples], ask: Ask[Any], workers: int) -> Iterat
 
 
 _ASKED: dict[str, Ask[Any]] = {}
-"""What this process was asked, if it is a worker: a question is sent once, not with each batch."""
+"""In a worker process: the question, which is sent once and not with each batch."""
 
 
 def _remember(ask: Ask[Any]) -> None:

@@ -58,13 +58,13 @@ Scope = Literal["replay", "end_to_end"]
 ADVERSARIES: Final[tuple[Adversary, ...]] = get_args(Adversary)
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
-# Dense near 1, where the optimum sits for large ε; coarse integer orders hit their own edge.
+# Dense near 1, where the optimum lies for large ε; a coarse grid of integers would miss it.
 RDP_ORDERS: Final[tuple[float, ...]] = tuple(
     [1 + k / 50 for k in range(1, 50)] + [2 + k / 10 for k in range(200)] + list(range(22, 513))
 )
 
 _KINDS: Final = 20
-"""Different (σ, q) that are composed as they are; more of them are first made alike, upwards."""
+"""Distinct (σ, q) that are composed exactly; more are first rounded to fewer that cost no less."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,15 @@ class Charge:
     round: int
     """Releases of one round share one participation coin: their composition is amplified once."""
     part: Literal["replay", "head", "evaluation"]
-    """What it is about; an evaluation is about all tasks at once, so no cap applies to it."""
+    """What is released; an evaluation is about all tasks at once, so no cap applies to it."""
     sigma: float | None
     """Noise multiplier; None: released without noise."""
     q: float = 1.0
     """Participation rate: the probability with which each client participated."""
     task: int | None = None
-    """The task it belongs to, of which a client may be capped to a few; None: the round is one."""
+    """The task it belongs to; a cap limits how many a client has. None: the round is a task."""
     noise: Literal["aggregator", "clients"] = "aggregator"
-    """Who adds the noise: whoever adds up, or every client its share before the secure sum."""
+    """Who adds the noise: the aggregator, or every client a share of it before the secure sum."""
     reserved: float = 0.0
     """What the clients' samplers take from δ, see ``noise_shares.reserved_delta``."""
     carried: float | None = None
@@ -121,7 +121,7 @@ def epsilon_of(
     exact = gaussian_epsilon(_mu(rounds), delta)
     if adversary != "public" or all(q == 1.0 for _, q in rounds):
         return exact
-    # Who knows less never learns more, however coarsely the losses are computed.
+    # The public adversary sees less than the roster: its ε is no larger, even if the PLD is coarse.
     return min(exact, pld_epsilon(rounds, delta, interval))
 
 
@@ -152,7 +152,7 @@ def replace_one_epsilon(
 
 
 Rounds = list[tuple[float, float]]
-"""(σ, q) of rounds with a coin each."""
+"""(σ, q) of rounds, each with its own participation coin."""
 
 
 def _mu(rounds: Rounds) -> float:
@@ -160,9 +160,9 @@ def _mu(rounds: Rounds) -> float:
 
 
 def _rounds(charges: Sequence[Charge]) -> dict[int, Rounds]:
-    """The rounds of each task: the Gaussians behind one coin are one, Σ σ⁻² = σ_round⁻².
+    """The rounds of each task. Gaussians that share a coin compose to one: Σ σ⁻² = σ_round⁻².
 
-    The same label again in a round is a release of its own with a coin of its own.
+    A label that is repeated in a round is another release, with its own coin.
     """
     precision: dict[tuple[int, int, int], float] = {}
     q: dict[tuple[int, int, int], float] = {}
@@ -185,7 +185,7 @@ def _rounds(charges: Sequence[Charge]) -> dict[int, Rounds]:
 
 
 def _worst_client(charges: Sequence[Charge], cap: int | None, ordered: bool) -> Rounds:
-    """The rounds that one client may be in: of its costliest tasks, and of every evaluation."""
+    """The rounds that a client can be in at most: its costliest tasks, and every evaluation."""
     capped = [charge for charge in charges if charge.part != "evaluation"]
     always = [charge for charge in charges if charge.part == "evaluation"]
     evaluations = [each for rounds in _rounds(always).values() for each in rounds]
@@ -196,7 +196,7 @@ def _worst_tasks(tasks: Mapping[int, Rounds], cap: int | None, ordered: bool) ->
     """The rounds of the ``cap`` costliest tasks.
 
     Without amplification (``ordered``) the cost of a task is Σ σ⁻². With it, tasks can be ordered
-    if each holds all rounds of the next, or one round each at one rate; else all of them count.
+    if each has all rounds of the next, or if all have one round at the same rate; else all count.
     """
     by_cost = sorted(tasks.values(), key=lambda rounds: -sum(sigma**-2 for sigma, _ in rounds))
     if cap is not None and not ordered:
@@ -234,9 +234,9 @@ def pld_epsilon(
     """ε by composing the privacy-loss distributions of the rounds (σ, q); never optimistic.
 
     interval: width of the grid of privacy losses; a coarse one is fast and a little pessimistic.
-    By default 1e-4, or 1e-3 where every σ < 1: losses are then large, and ε still good to 1e-6.
-    Where thousands of rounds lose hundreds it follows their size, and ε is good to 1e-4. Rounds
-    that lose no more than the interval, q/σ below 1e-3, cost up to some percent too much.
+    By default 1e-4, or 1e-3 where every σ < 1: losses are then large, and ε is still accurate to
+    1e-6. For ε in the hundreds it grows with ε, which is then accurate to 1e-4. Rounds whose
+    losses are no larger than the interval (q/σ below 1e-3) are overestimated by a few percent.
     """
     _check_delta(delta)
     from dp_accounting import pld
@@ -252,8 +252,8 @@ def pld_epsilon(
 def _alike(rounds: Counter[tuple[float, float]]) -> Counter[tuple[float, float]]:
     """At most ``_KINDS`` kinds of rounds that cost no less, since every kind takes some 30 ms.
 
-    σ is rounded down in steps of a percent if that suffices, else coarser; so is q, up, but not
-    where there are few rates.
+    σ is rounded down and q up, in steps of a percent or as much coarser as needed. With at most
+    four different rates q is not rounded.
     """
     few = len({q for _, q in rounds}) <= 4
     alike, step = rounds, 0.01
@@ -317,10 +317,10 @@ _MOST_STEPS: Final = 100
 
 
 def brentq(f: Callable[[float], float], low: float, high: float, xtol: float = 2e-12) -> float:
-    """Where f is zero between two places where its signs differ, within xtol.
+    """A root of f between ``low`` and ``high``, where f has different signs, within xtol.
 
-    ``best`` is the best place so far, ``before`` the one before it and ``across`` a place of the
-    other sign; every step is interpolated where that is shorter than bisecting would be soon.
+    ``best`` is the best point so far, ``before`` the one before it and ``across`` a point where f
+    has the other sign. A step is interpolated if it is short enough; otherwise it bisects.
     """
     before, best = float(low), float(high)
     f_before, f_best = f(before), f(best)
@@ -358,9 +358,9 @@ def brentq(f: Callable[[float], float], low: float, high: float, xtol: float = 2
 def _interpolated(
     before: tuple[float, float], best: tuple[float, float], across: tuple[float, float]
 ) -> float:
-    """The step from ``best`` to the zero of the line through two places, or a curve through three.
+    """The step from ``best`` to the zero of the line through two points, or a curve through three.
 
-    Places are pairs (x, f(x)).
+    Points are pairs (x, f(x)).
     """
     (x0, f0), (x, f), (x1, f1) = before, best, across
     if x0 == x1:

@@ -11,7 +11,7 @@ stream by the rejection sampler of Canonne, Kamath and Steinke (2020, Algorithms
 vectorised. We write it ourselves because no library offers it both vectorised and on a keyed
 stream: OpenDP draws one number at a time from the operating system, NumPy's generators are not
 cryptographic. Every probability is compared with 64 fresh bits, so a draw differs from the exact
-law by less than 2⁻⁴⁸ in total variation: nothing against a δ of 10⁻⁵ even over 10⁶ coordinates.
+law by less than 2⁻⁴⁸ in total variation: negligible against δ = 10⁻⁵ even over 10⁶ coordinates.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _check_drawn_here(charge: Charge) -> None:
 
 
 def _check_scale(charge: Charge, grid: Grid) -> None:
-    """What cannot be noised is refused before it is charged."""
+    """Refuse a multiplier that this grid cannot realise, before anything is charged."""
     if charge.sigma is not None:
         noise_in_steps(charge.sigma, grid.steps)
 
@@ -163,9 +163,9 @@ def release_each(
 ) -> Released[FloatArray]:
     """(b, D) every client's own vector with noise of its own: what a device does before it sends.
 
-    senders: who sent which; given, the result is (b, 1 + D) with that number in front.
+    senders: the sender of each row; if given, the result is (b, 1 + D) with that number in front.
 
-    Each client's noise protects that client only, so each bears the whole charge, and the message
+    Each client's noise protects that client only, so every client bears the whole charge. A message
     has its sender's name, so the charge must not claim amplification.
     """
     if charge.q != 1:
@@ -177,7 +177,7 @@ def release_each(
     if not answers:
         raise ValueError("answers must not be empty")
     grid = answers[0].grid
-    # The noise is as wide as this grid asks for; on a finer one it would be too little.
+    # The noise is scaled to this grid; for a row on another grid it could be too little.
     if any(each.grid != grid for each in answers):
         raise ValueError("answers must all be on the same grid")
     rows = np.concatenate([each.rows(_SEAL) for each in answers])
@@ -189,7 +189,7 @@ def release_each(
 
 
 def settle(released: Released[FloatArray], label: str, ledger: Ledger) -> None:
-    """The released vector is safe on disk: note its digest and forget the noise key."""
+    """The released vector is safe on disk: record its digest and delete the noise key."""
     ledger.settle(label, _digest(released.value))
 
 
@@ -214,7 +214,7 @@ MOST_SIGMA: Final = 2**40
 _GEOMETRIC: Final = np.array(
     [math.floor(math.exp(-j) * 2**64) for j in range(1, 45)], dtype=np.uint64
 )[::-1]
-"""⌊2⁶⁴ e⁻ʲ⌋ for j = 44 … 1: how many lie above a 64-bit word is geometric(1 − 1/e)."""
+"""⌊2⁶⁴ e⁻ʲ⌋, j = 44 … 1: the number of them above a uniform word is geometric(1 − 1/e)."""
 
 CLOSE: Final = 2.0**-16
 """A coin whose word is nearer to its probability than this is decided in double precision."""
@@ -280,7 +280,7 @@ def _discrete_laplace(bits: int, candidates: int, stream: KeyStream) -> IntArray
         size += _geometric(stream.words(len(size))) << bits
         negative = (words[part] & np.uint64(1)).view(np.int64)
         np.multiply(size, 1 - 2 * negative, out=signed[part])
-        # Both signs would count zero twice.
+        # Reject −0: with both signs zero would be twice as likely.
         np.greater_equal(size, negative, out=once[part])
     return signed if once.all() else _chosen(once, signed)
 
@@ -311,7 +311,7 @@ def _coins(
 
     In single precision a probability is within 2⁻¹⁹ of its value. That decides every coin whose
     word is farther than ``CLOSE`` from it; the others, one in 30,000, are decided in double
-    precision, so all fall as they would if all were.
+    precision, so every coin has the outcome that double precision gives it.
     """
     happens = np.empty(len(numbers), dtype=np.bool_)
     for part in _blocks(len(numbers)):
@@ -325,7 +325,7 @@ def _coins(
 
 
 def _happens(probability: FloatArray, words: Words) -> BoolArray:
-    """Whether each coin falls on its side, decided by a word of its own."""
+    """Whether each coin succeeds, decided by a word of its own."""
     threshold = np.minimum(probability * 2.0**64, 2.0**64 - 2048)
     certain = probability >= 1.0
     happens: BoolArray = (words < threshold.astype(np.uint64)) | certain
@@ -342,7 +342,7 @@ def _geometric(words: Words) -> IntArray:
 
 @cache
 def _by_first_bits() -> IntArray:
-    """(2¹⁶,) the value of all words that begin with these 16 bits; −1 where they differ."""
+    """(2¹⁶,) the draw of all words that begin with these 16 bits; −1 where it is not the same."""
     first = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
     least = _thresholds_above(first + np.uint64((1 << 48) - 1))
     return np.where(_thresholds_above(first) == least, least, -1)
@@ -353,7 +353,7 @@ def _thresholds_above(words: Words) -> IntArray:
 
 
 def _chosen(chosen: BoolArray, numbers: _Numbers) -> _Numbers:
-    """``numbers[chosen]``, some of them at a time: no index of all is held."""
+    """``numbers[chosen]``, block by block, so that no index of all of them is in memory."""
     kept = np.empty(np.count_nonzero(chosen), dtype=numbers.dtype)
     end = 0
     for part in _blocks(len(numbers)):
@@ -364,7 +364,7 @@ def _chosen(chosen: BoolArray, numbers: _Numbers) -> _Numbers:
 
 
 def _blocks(length: int) -> Iterator[slice]:
-    """So few numbers at a time that what is computed of them stays in the cache."""
+    """Slices of so few numbers that what is computed of them stays in the processor's cache."""
     return (slice(begin, begin + BLOCK) for begin in range(0, length, BLOCK))
 
 
@@ -373,8 +373,8 @@ def poisson_cohort(clients: int, q: float, coins: KeyStream) -> BoolArray:
 
     Only such independent (Poisson) coins earn the amplification that the ``public`` adversary is
     charged with; a cohort of fixed size does not, and coins that can be recomputed from a published
-    seed earn nothing. Where privacy is enforced the stream is keyed by the operating system and
-    forgotten.
+    seed earn nothing. Where privacy is enforced the key of the stream is random, from the operating
+    system, and not kept.
     """
     if not 0 < q <= 1:
         raise ValueError(f"q must lie in (0, 1], not {q}")

@@ -31,7 +31,7 @@ def share_scale(sigma: float, steps: int, threshold: int, colluders: int) -> flo
     """Standard deviation of one client's share, in grid steps.
 
     sigma: the noise multiplier that the plan asks for. threshold: t, the fewest survivors.
-    colluders: c, whose shares are not counted on.
+    colluders: c, whose shares do not count.
     """
     if colluders < 1:
         raise ValueError(
@@ -62,7 +62,8 @@ def effective_multiplier(
 
     What a reader of the release needs: σ √(s/(t − c)) up to the 16 steps² of rounding.
     """
-    _check_survivors(threshold, survivors)
+    if survivors < threshold:
+        raise ValueError(f"survivors must be at least the threshold {threshold}, not {survivors}")
     return share_scale(sigma, steps, threshold, colluders) * math.sqrt(survivors) / steps
 
 
@@ -71,8 +72,3 @@ def reserved_delta(clients: int, coordinates: int, releases: int = 1) -> float:
     if min(clients, coordinates, releases) < 0:
         raise ValueError("clients, coordinates and releases must not be negative")
     return clients * coordinates * releases * DRAW_ERROR
-
-
-def _check_survivors(threshold: int, survivors: int) -> None:
-    if survivors < threshold:
-        raise ValueError(f"survivors must be at least the threshold {threshold}, not {survivors}")

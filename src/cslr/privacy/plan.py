@@ -47,8 +47,8 @@ class ClientNoise:
     coordinates: int
     """D: the most coordinates of one release."""
     spare: int = 0
-    """Sessions beyond the planned ones that the budget has room for: one that ends without a sum is
-    charged, and so is its repetition."""
+    """Sessions beyond the planned ones that the budget has room for: a session that ends without a
+    sum is charged, and so is its repetition."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.colluders < self.threshold <= self.members:
@@ -69,7 +69,7 @@ Unit = Literal["client", "person"]
 """Whose whole contribution one ε hides: a client with all its rows, or one person inside it."""
 
 _LEAST_SIGMA: Final = 0.05
-"""Where q is about δ, (ε, δ) alone would ask for no noise at all; we always ask for some."""
+"""Where q is as small as δ, (ε, δ) holds without any noise; the plan has this much anyway."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Budget:
         """Plain values; JSON has no ∞, so no budget at all is null."""
         plain = {**asdict(self), "epsilon": self.epsilon if math.isfinite(self.epsilon) else None}
         for name, usual in (("scope", "end_to_end"), ("unit", "client")):
-            if plain[name] == usual:  # as ledgers older than the other values have it
+            if plain[name] == usual:  # as in ledgers from before there were others
                 del plain[name]
         return plain
 
@@ -116,17 +116,17 @@ class Schedule:
     """What a method releases about each task."""
 
     replay: int = 1
-    """Sums about the replay, all behind one coin."""
+    """Sums about the replay; all share one participation coin."""
     lists: int = 0
-    """Messages noised on the device: they come with their sender's name, so nothing amplifies."""
+    """Messages noised on the device, under their sender's name: sampling does not amplify them."""
     head: int = 0
-    """Updates of a model, each behind a coin of its own."""
+    """Updates of a model, each with a participation coin of its own."""
     evaluation: int = 0
     """Counts of right answers after the last task, about all tasks at once: no cap applies."""
 
     @property
     def coins(self) -> int:
-        """Rounds of one task."""
+        """Rounds, each with its own coin, of one task."""
         return (self.replay > 0) + self.lists + self.head
 
 
@@ -149,12 +149,12 @@ class Plan:
     cap: int
     """The most of them that any one client contributes to."""
     unit: float | None
-    """Noise multiplier of one release, had its half only one; None exactly when ε = ∞."""
+    """Noise multiplier that one release would have alone in its half; None exactly when ε = ∞."""
     schedule: Schedule = _ONE_SUM
     head_q: float = 1.0
     """q of a model's updates."""
     clients: ClientNoise | None = None
-    """Set where clients add the noise; None: whoever adds up does."""
+    """Set where clients add the noise; None: the aggregator adds it."""
 
     @property
     def sigma(self) -> float | None:
@@ -178,7 +178,7 @@ class Plan:
     def charge(self, label: str, task: int) -> Charge:
         """What a sum about the replay costs.
 
-        Beside lists, which come with their senders' names, everyone knows who took part in it.
+        With lists, which have their senders' names, it is known who took part, so q is 1.
         """
         q = 1.0 if self.schedule.lists else self.q
         return self._paid(Charge(label, task * self.schedule.coins, "replay", self.sigma, q, task))
@@ -200,13 +200,13 @@ class Plan:
         return self._paid(Charge(label, coin, "evaluation", self.evaluation_sigma))
 
     def _paid(self, charge: Charge) -> Charge:
-        """With what clients' noise takes from δ, where they add it."""
+        """The charge; where clients add the noise, with the part of δ that their samplers take."""
         if self.clients is None:
             return charge
         return replace(charge, noise="clients", reserved=self.clients.reserved)
 
     def charges(self) -> list[Charge]:
-        """Everything the plan will release, under names of its own."""
+        """A charge for everything the plan will release; the labels are placeholders."""
         charges: list[Charge] = []
         for task in range(self.releases):
             charges += [self.charge(f"{task} sum {i}", task) for i in range(self.schedule.replay)]
@@ -250,7 +250,7 @@ def calibrate(
 
     q: probability that a client takes part in a release; it lowers ε only against ``public``.
     cap: the most tasks any client contributes to (default: all of them).
-    clients: given where clients add the noise: room for spare sessions, and less δ.
+    clients: set where clients add the noise; then spare sessions and the samplers' part of δ count.
     """
     if releases < 1:
         raise ConfigError(f"releases must be at least 1, not {releases}")
@@ -282,7 +282,7 @@ def calibrate(
 
 
 def _check_client_noise(plan: Plan) -> None:
-    """What clients that add their own noise do not offer."""
+    """Refuse what is not possible where clients add the noise."""
     if min(plan.q, plan.head_q) < 1 or plan.schedule.lists:
         raise ConfigError(
             "where clients add the noise all of them take part (q = 1), and no lists are released"
@@ -292,10 +292,10 @@ def _check_client_noise(plan: Plan) -> None:
 
 
 def with_noise(plan: Plan, sigma: float) -> Plan:
-    """The plan with this multiplier on each list and each sum of the replay, at its own price.
+    """The plan with this multiplier on each list and each sum of the replay, whatever it costs.
 
-    For the paper's table of noise multipliers alone, in simulations; everything else is calibrated.
-    The budget of the result is what it costs, which is what the ledger will say.
+    Only for the paper's table of noise multipliers, in simulations; all other plans are calibrated.
+    The budget of the result is the ε that it costs, which is also what the ledger will say.
     """
     if not sigma > 0:
         raise ValueError(f"sigma must be greater than 0, not {sigma}")
@@ -324,25 +324,22 @@ def _unit_full(budget: Budget, count: int) -> float:
 
 
 def _sampled(plan: Plan) -> Plan:
-    """The root of a coarse PLD, confirmed by the exact one to cost 0.995 ε to ε.
+    """The least noise under sampling, found by a coarse PLD and then checked by a fine one.
 
-    A coarse PLD is up to a hundred times faster and a little pessimistic; where it is too
-    pessimistic the search is repeated on finer ones.
+    It is accepted if it costs 0.995 ε to ε. A coarse PLD is up to a hundred times faster and a
+    little pessimistic; where it is too pessimistic the search is repeated with a finer one.
     """
     epsilon = plan.budget.epsilon
     coarse = max(1e-4, min(1e-2, epsilon / 100))
     for interval in (coarse, coarse / 8, 1e-4):
-        multiplier = _root_of_pld(plan, interval)
-        if (
-            multiplier.unit == _LEAST_SIGMA
-            or 0.995 * epsilon <= multiplier.epsilon("public") <= epsilon
-        ):
-            return multiplier
+        found = _root_of_pld(plan, interval)
+        if found.unit == _LEAST_SIGMA or 0.995 * epsilon <= found.epsilon("public") <= epsilon:
+            return found
     return plan
 
 
 def _root_of_pld(plan: Plan, interval: float) -> Plan:
-    """``plan`` with a unit from ``_LEAST_SIGMA`` to just over its own at which it costs ε."""
+    """``plan`` with the ``unit`` at which it costs ε, at least ``_LEAST_SIGMA``."""
     epsilon, delta = 0.998 * plan.budget.epsilon, plan.budget.delta
 
     def at(log_unit: float) -> Plan:
@@ -374,7 +371,7 @@ _WEAK_EPSILON: Final = 20.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """Before any data: how a mode's signal will compare with the noise."""
+    """How a mode's signal will compare with the noise, computed before any data."""
 
     signal_to_noise: float
     """N / (σ √D): the norm of a sum in which all units agree, over the norm of the noise."""
@@ -392,7 +389,7 @@ def forecast(plan: Plan, clients: int, dimension: int) -> Forecast:
     units = {"client": "clients", "person": "people"}[plan.budget.unit]
     ratio = plan.q * clients / (plan.sigma * math.sqrt(dimension))
     if ratio >= 3:
-        advice = f"Strong signal: what the {units} say together outweighs the noise."
+        advice = f"Strong signal: the sum over all {units} outweighs the noise."
     elif ratio >= 0.5:
         advice = (
             f"Workable with the label prior; more {units} or a larger ε will still help "

@@ -4,7 +4,7 @@
     ε = min_α { Σ_t ε_t(α) + log(1/δ)/(α − 1) }
 
 Statistics of a round share its participation coin, so with q < 1 their composition is amplified as
-one Gaussian; a list arrives under its sender's name and is not. The ledger does not use this: it
+one Gaussian; a list has its sender's name and is not amplified. The ledger does not use this: it
 charges by privacy loss distributions, or in closed form where q = 1, which is never more.
 """
 
@@ -34,7 +34,7 @@ class ReplayRound:
     """σ_μ, σ_M, σ_π, σ_y, or any other number of them."""
     lists: tuple[float, ...] = ()
     q: float = 1.0
-    """Participation rate; below 1 only against somebody who does not know who took part."""
+    """Participation rate; below 1 only against an adversary that does not know who took part."""
 
     def __post_init__(self) -> None:
         if not self.statistics and not self.lists:
@@ -56,13 +56,11 @@ def replay_costs(round_: ReplayRound, orders: Sequence[float] = ORDERS) -> Float
     return costs
 
 
-def theorem4_epsilon(
-    rounds: Sequence[tuple[ReplayRound, int]], delta: float, orders: Sequence[float] = ORDERS
-) -> float:
+def theorem4_epsilon(rounds: Sequence[tuple[ReplayRound, int]], delta: float) -> float:
     """ε of rounds, each given with how often it happens, by the theorem's conversion."""
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie strictly between 0 and 1, not {delta:g}")
-    total: FloatArray = np.zeros(len(orders))
+    total: FloatArray = np.zeros(len(ORDERS))
     for each, times in rounds:
-        total = total + times * replay_costs(each, orders)
-    return float(np.min(total + math.log(1 / delta) / (np.asarray(orders, dtype=float) - 1)))
+        total = total + times * replay_costs(each)
+    return float(np.min(total + math.log(1 / delta) / (np.asarray(ORDERS, dtype=float) - 1)))

@@ -1,19 +1,19 @@
-"""The types of private values: raw -> Bounded -> Summed -> Released, and the first two arrows.
+"""The types of private values, raw -> Bounded -> Summed -> Released, and the first two steps.
 
-Each arrow exists in one place: ``bound`` clips, ``plain_sum`` adds up, ``mechanism.release``
+Each step exists in one place: ``bound`` clips, ``plain_sum`` adds up, ``mechanism.release``
 charges the ledger and adds noise. Across machines the clients add the noise before anybody adds up:
 Summed (inside a client) -> Noised (made by ``secure_sum.server`` alone) -> Released, where
 ``mechanism.publish`` charges the ledger and draws nothing. A function that would noise before the
 sum, release something unclipped, or let a server look at an unreleased value does not type-check.
 
-Python cannot forbid a determined caller to forge a value; ``_SEAL`` makes forging visible, and a
-test checks that no module but those above asks for it.
+Python cannot stop a determined caller from forging a value. ``_SEAL`` makes forging visible, and a
+test checks that no other module imports it.
 
 Floating-point noise leaks through its own rounding (Mironov 2012), so nothing here is float once
 it is bounded: a client's clipped vector is truncated toward zero onto a grid of ``bound / steps``,
 its norm is checked in integers, sums are exact, and the noise is a discrete Gaussian on the same
-grid. In one process the sum is ideal: it adds up and forgets the rows. Over a network the same
-arrow is the protocol of ``secure_sum``; its result is the same integers.
+grid. In one process the sum is ideal: it adds up and does not keep the rows. Over a network the
+same step is the protocol of ``secure_sum``; its result is the same integers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 @final
 class _Seal:
-    """Held by the modules that may lift a value one step."""
+    """Required to make or open a private value; only the modules of the steps above import it."""
 
 
 _SEAL: Final = _Seal()
@@ -62,8 +62,8 @@ _SEAL: Final = _Seal()
 class Bounded:
     """Integer vectors of b clients, (b, D), each of ℓ2 norm at most ``grid.steps``.
 
-    One device holds a stack of one; the simulation stacks them all. Never leaves a client but
-    into a sum.
+    One device holds a stack of one; the simulation stacks them all. It leaves a client only as
+    part of a sum.
     """
 
     __slots__ = ("_factors", "_rows", "grid")
@@ -90,7 +90,7 @@ class Bounded:
         return self._rows
 
     def factors(self, seal: _Seal) -> FloatArray | None:
-        """(b n, r) the factors of the matrices of all rows, one behind the other."""
+        """(b n, r) the factors of all rows' matrices, concatenated; None without matrices."""
         return None if self._factors is None else self._factors.reshape(-1, self._factors.shape[-1])
 
 
@@ -102,7 +102,7 @@ def _upper(matrices: FloatArray) -> IntArray:
 
 @lru_cache(maxsize=4)
 def _triangle(dimension: int) -> IntArray:
-    """The places of the upper triangle in a flat matrix."""
+    """Indices of the upper triangle in the flattened matrix."""
     return np.ravel_multi_index(np.triu_indices(dimension), (dimension, dimension))
 
 
@@ -126,10 +126,10 @@ class Summed:
 
 @final
 class Noised:
-    """A sum over clients, (D,), that carries the clients' noise. Opaque until it is paid for.
+    """A sum over clients, (D,), with the clients' noise in it. Opaque until it is charged.
 
     sigma: the noise multiplier that is left if as many survivors as the terms allow collude: the
-    most that a charge may claim. multiplier: that of all noise in it, for whoever reads it.
+    most that a charge may claim. multiplier: that of all noise in it, for reading the result.
     Both depend on the terms and the number of survivors only, so they are public.
     """
 
@@ -157,7 +157,7 @@ class Noised:
 
 @final
 class Released(Generic[V_co]):
-    """A value whose cost stands in a ledger; whatever is computed from it is free."""
+    """A value whose cost is in a ledger; whatever is computed from it costs nothing more."""
 
     __slots__ = ("value",)
 
@@ -182,8 +182,8 @@ STEPS: Final = 2**20
 _EXACT: Final = 2**52
 """Steps: up to here sums are exact in 64-bit integers and in doubles, with room for the noise."""
 _INSIDE: Final = 1 - 2**-9
-"""Factors of a matrix are rounded to the nearest step this far inside the bound, which few of them
-then exceed: truncated, small ones would all be told too small."""
+"""Factors of a matrix are scaled by this before they are rounded to the nearest step, so that few
+matrices exceed the bound afterwards. Truncation instead would shrink all small entries."""
 
 
 class NotAdmitted(ValueError):
@@ -210,12 +210,12 @@ class Grid:
 
     @property
     def most(self) -> int:
-        """Steps: the longest that one contribution may be."""
+        """Steps: the largest norm that one contribution may have."""
         return self.steps // self.share
 
     @property
     def most_clients(self) -> int:
-        """The most clients whose sum is exact whatever they say: 2³² on the default grid."""
+        """The most clients whose sum is exact whatever they send: 2³² on the default grid."""
         return _EXACT // self.steps
 
     def decode(self, integers: IntArray) -> FloatArray:
@@ -244,7 +244,7 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float64, casting="same_kind")
     most, least = vectors.max(axis=1, initial=0.0), vectors.min(axis=1, initial=0.0)
-    bad = np.flatnonzero(~(np.isfinite(most) & np.isfinite(least)))  # a NaN is its row's largest
+    bad = np.flatnonzero(~(np.isfinite(most) & np.isfinite(least)))  # a NaN is the maximum
     if bad.size:
         raise ValueError(f"vectors: the contribution of client {bad[0]} is not finite")
     # Divide by the largest entry first: squares of values near 1e308 would overflow.
@@ -263,7 +263,7 @@ def bound(vectors: FloatArray, grid: Grid) -> Bounded:
 def bound_with_matrix(vectors: FloatArray, factors: FloatArray, grid: Grid) -> Bounded:
     """Clip each client's vector together with a matrix FᵀF, whose upper triangle is the rest of it.
 
-    vectors: (b, D); factors: (b, n, r) F of each client, a row of zeros for nothing. F is what is
+    vectors: (b, D); factors: (b, n, r) F of each client, padded with rows of zeros. F is what is
     put on the grid: products of whole numbers are whole, so the sum of all matrices is one exact
     product, and no client's matrix is ever formed.
 
@@ -305,9 +305,9 @@ def joint_norms(vectors: FloatArray, factors: FloatArray) -> FloatArray:
 
 
 def _squares(vectors: FloatArray, factors: FloatArray) -> FloatArray:
-    """(b,) squared norms. ‖FᵀF‖ = ‖FFᵀ‖, and a triangle has half of it and of its diagonal.
+    """(b,) squared norms ‖v‖² + (‖FᵀF‖² + ‖diag FᵀF‖²) / 2, where ‖FᵀF‖ = ‖FFᵀ‖.
 
-    Of whole numbers within a bound all sums are exact.
+    For whole numbers within a bound all sums are exact.
     """
     turned = np.swapaxes(factors, -1, -2)
     few = factors.shape[-2] <= factors.shape[-1]
@@ -360,7 +360,7 @@ def _clip_integers(rows: IntArray, squared: FloatArray, steps: int) -> IntArray:
 
 
 def leaving(bounded: Bounded) -> IntArray:
-    """(b, D) what a device sends into a sum where whoever adds up may see single vectors."""
+    """(b, D) what a device sends into a sum whose aggregator may see single vectors."""
     return bounded.rows(_SEAL)
 
 
@@ -396,22 +396,23 @@ def plain_sum(contributions: Iterable[Bounded]) -> Summed:
 
 
 _TOGETHER: Final = 1536
-"""Rows of factors that are multiplied at a time: many, so that few products are formed."""
+"""Rows of factors that are multiplied together: many, so that few products are computed."""
 
 
 class _MatrixSum:
-    """Σ FᵀF as an upper triangle: factors wait until they make a large product, none is formed.
+    """Σ FᵀF as an upper triangle. Factors are collected and multiplied in one large product.
 
-    Each matrix is bounded, so all sums on the way are whole numbers that doubles hold exactly.
+    Each matrix is bounded, so all partial sums are whole numbers that doubles hold exactly.
     """
 
     def __init__(self, first: FloatArray | None) -> None:
         self._width = None if first is None else first.shape[1]  # r; None: there are no matrices
-        self._sum = np.zeros(_triangle_size(self._width or 0), dtype=np.int64)
+        width = self._width or 0
+        self._sum = np.zeros(width * (width + 1) // 2, dtype=np.int64)
         self._waiting: list[FloatArray] = []
 
     def fits(self, factors: FloatArray | None) -> bool:
-        """Whether factors are as wide as the first."""
+        """Whether factors are as wide as the first, or absent like them."""
         return self._width == (None if factors is None else factors.shape[1])
 
     def add(self, factors: FloatArray | None) -> None:
@@ -432,7 +433,3 @@ class _MatrixSum:
             stacked = np.concatenate(self._waiting)
             self._sum += _upper(stacked.T @ stacked)
             self._waiting = []
-
-
-def _triangle_size(dimension: int) -> int:
-    return dimension * (dimension + 1) // 2

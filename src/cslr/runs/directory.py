@@ -1,7 +1,7 @@
 """A run's directory: configuration, trace, releases, replay, head.
 
 config.json            what was run; another configuration is refused here
-trace.jsonl            a line for every finished step, in order; every figure is made from it
+trace.jsonl            a line for every finished step, in order; all figures are made from it
 result.json            the figures
 accuracy.png           scores over tasks, where they are stored
 model.json             public facts for using the heads; written when all tasks are trained
@@ -12,13 +12,13 @@ seed-13/head.safetensors     the head
 seed-13/evaluation.safetensors   the noisy count of right answers, where one was paid for
 seed-13/translations.safetensors   from clients' encoders to common coordinates, if they differ
 
-One process writes here at a time. Each release carries the receipt of the ledger that paid for it:
-with a ledger that was reset, rolled back or is another's, a run does not go on.
+One process writes here at a time. Each release has the receipt of the ledger that paid for it: with
+a ledger that was reset or rolled back, or with another one, a run does not continue.
 
 Nothing private is written here: no row, no client's name, no count of either. Where privacy is
-enforced everything is made of public things and of what was released, also the sizes of files, and
-no duration is written; the one exception are exact figures on test rows if they are to be stored
-(``privacy.evaluate``). Then only its owner may read the directory.
+enforced all contents and file sizes follow from public and released values, and no duration is
+written. The one exception are exact figures on test rows, if they are to be stored
+(``privacy.evaluate``). With enforced privacy only its owner may read the directory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = ["RunDirectory", "SeedDirectory", "ledgers_of", "read_config", "read_t
 
 
 class RunDirectory:
-    """A run directory: checked on construction; locked and written to from ``begin`` on."""
+    """A run directory: checked on construction; locked and writable from ``begin`` on."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class RunDirectory:
     def begin(self) -> None:
         """Lock the directory and write the configuration, after all checks passed.
 
-        Incomplete files of an interrupted run are removed: under the lock nothing writes them.
+        Incomplete files of an interrupted run are removed; under the lock no process writes them.
         """
         with _writing(self.path):
             make_directory(self.path, PRIVATE_FOLDER if self.private else 0o777)
@@ -140,7 +140,7 @@ class RunDirectory:
         return self.trace[-1]
 
     def seed(self, seed: int, ledger: Ledger | None = None) -> SeedDirectory:
-        """The part of one seed, whose releases ``ledger`` pays for."""
+        """The directory of one seed, whose releases are charged to ``ledger``."""
         return SeedDirectory(self.path / f"seed-{seed}", ledger, self.private)
 
 
@@ -163,7 +163,8 @@ class SeedDirectory:
         try:
             with safe_open(file, framework="np") as content:
                 vector: FloatArray = content.get_tensor("released")
-                receipt = _receipt(content.metadata())
+                metadata = content.metadata()
+                receipt = Receipt.from_text(metadata["receipt"]) if metadata else None
         except (SafetensorError, KeyError, ValueError):
             raise RunDirectoryError(
                 f"{file} is damaged; restore it from a backup or start a new run"
@@ -196,10 +197,6 @@ class SeedDirectory:
 
     def _file(self, label: str) -> Path:
         return self.path / f"{label.replace(' ', '-')}.safetensors"
-
-
-def _receipt(metadata: Mapping[str, str] | None) -> Receipt | None:
-    return Receipt.from_text(metadata["receipt"]) if metadata else None
 
 
 class _Lock:
@@ -260,7 +257,10 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def ledgers_of(path: Path) -> list[Path]:
-    """The ledgers of a run, one a seed or its federation's; of a federation; or the file itself."""
+    """The ledger files of a run (one for each seed, or its federation's) or of a federation.
+
+    path: the directory of either, or a ledger file, which is returned.
+    """
     if path.is_file():
         return [path]
     files = sorted([*path.glob("ledger.jsonl"), *path.glob("seed-*/ledger.jsonl")])
@@ -293,7 +293,7 @@ def read_config(run: Path) -> Config:
 
 
 def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The finished steps and the bytes they take, without a last line that was cut off."""
+    """The finished steps and their length in bytes, without an incomplete last line."""
     if not path.exists():
         return [], 0
     content = path.read_bytes()
@@ -315,7 +315,7 @@ _PATHS = (
 
 
 def _today(stored: dict[str, Any]) -> dict[str, Any]:
-    """A stored configuration as this version writes it; as it is if it is none of this version."""
+    """A stored configuration as this version writes it; unchanged if it is not valid here."""
     try:
         return Config.model_validate(stored).model_dump(mode="json")
     except ValidationError:

@@ -1,7 +1,7 @@
-"""What all seeds and methods of a run share: the settled configuration, and its stream embedded.
+"""What all seeds and methods of a run share: the settled configuration and the embedded stream.
 
-A configuration is settled once and then passed on: the user's, the declaration of own rows, and the
-method's settings.
+A configuration is settled once and then passed on: it combines the user's settings, the declaration
+of own rows and the method's settings.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class SettledConfig:
-    """One method of a run under its settings."""
+    """A method of a run and its complete settings."""
 
     given: Config
-    """The configuration that the run directory keeps: complete, and the same for all methods."""
+    """The configuration in the run directory: complete, and the same for all methods."""
     name: str
-    """Of the method: the run's own, or one that it is compared with."""
+    """The name of the method: the run's own, or one that it is compared with."""
     method: Method
     config: Config
-    """``given`` with what the method fixes and what it prefers."""
+    """``given`` with the settings that the method fixes or prefers."""
     declaration: Declaration | None = None
-    """What is declared about own rows."""
+    """The declaration of own rows; None without own rows."""
 
     @classmethod
     def of(
         cls, given: Config, declaration: Declaration | None = None, name: str | None = None
     ) -> Self:
-        """Of a complete configuration, for its own method or for the one of this name."""
+        """Settle a complete configuration, for its own method or for the one with this name."""
         if declaration is None and is_own(given.stream):
             raise ValueError("declaration is required for own rows; use settle(config)")
         name = name or given.method
@@ -92,7 +92,7 @@ def is_own(stream: StreamConfig) -> bool:
 
 
 def as_settled(config: Config | SettledConfig) -> SettledConfig:
-    """A complete configuration for its own method; itself if it is settled."""
+    """A complete configuration, settled for its own method; unchanged if it is settled already."""
     if isinstance(config, SettledConfig):
         return config
     own = is_own(config.stream)
@@ -143,7 +143,7 @@ def _check_without_rows(config: Config) -> None:
 # -- its stream, embedded --------------------------------------------------------------------------
 
 PUBLIC_WORDS: Final = 40_000
-"""Words of public sentences that a tagging stream's space is built from."""
+"""Words of public sentences from which the space of a tagging stream is built."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,18 +172,18 @@ class EmbeddedStream:
     seconds: float
     """How long reading and embedding took."""
     notices: tuple[str, ...] = ()
-    """What the holder of own rows should see; private, for a screen and no file."""
+    """Messages for the holder of own rows. Private: shown on the screen and never stored."""
     topics: FloatArray | None = None  # (c, J, d) where labels declare several topics
     others: tuple[EmbeddedStream, ...] = ()
-    """The same stream as seen by each encoder that clients run; none: all run this one."""
+    """The same stream embedded by each encoder that clients run; empty: all run this one."""
     encoders: int = 1
-    """Encoders whose examples stand one after the other, in common coordinates."""
+    """The number of encoders whose examples are concatenated, in common coordinates."""
     translations: tuple[Translation, ...] = ()
-    """Of the reference encoder and of those of clients, where these are common coordinates."""
+    """Of the reference encoder, then of clients' encoders; empty without common coordinates."""
     views: tuple[EmbeddedStream, ...] = ()
-    """The same as ``others``, kept where these are common coordinates."""
+    """What ``others`` was before the examples were put in common coordinates."""
     before: EmbeddedStream | None = None
-    """The same stream as seen by the encoder that was in use before an upgrade."""
+    """The same stream embedded by the encoder that was in use before an upgrade."""
 
 
 def load_embedded(given: Config | SettledConfig, progress: bool = False) -> EmbeddedStream:
@@ -224,7 +224,7 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
     if stream.family == "tagging":
         return _embed_words(stream, family, config, started, progress)
     encoder = load_encoder(config.encoder)
-    public, label_texts, topics = _embed_apart(
+    public, label_texts, topics = _embed_groups(
         [
             stream.public,
             [label.description for label in stream.labels],
@@ -236,7 +236,7 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
     )
     private = EmbeddingCache(default_directory("private"))
     rows = [stream.train.texts, stream.test.texts]
-    train, test = _embed_apart(rows, encoder, private, progress)
+    train, test = _embed_groups(rows, encoder, private, progress)
     return EmbeddedStream(
         stream,
         family,
@@ -250,10 +250,10 @@ def embed_stream(stream: Stream, config: Config, started: float, progress: bool)
     )
 
 
-def _embed_apart(
+def _embed_groups(
     groups: Sequence[Sequence[str]], encoder: Encoder, cache: EmbeddingCache, progress: bool
 ) -> list[FloatArray]:
-    """(n, d) of each group of texts."""
+    """The embeddings (n, d) of each group of texts, computed in one call."""
     texts = [text for group in groups for text in group]
     vectors = embed(texts, encoder, cache, progress=progress)
     ends = np.cumsum([len(group) for group in groups])
@@ -261,7 +261,7 @@ def _embed_apart(
 
 
 def _topics(label: Label, labels: tuple[Label, ...]) -> list[str]:
-    """As many texts about a label as any label declares topics: its own, then its description."""
+    """A label's topics, filled up with its description to the largest number of any label."""
     most = max(len(each.topics) for each in labels)
     return [*label.topics, *[label.description] * (most - len(label.topics))]
 
@@ -314,7 +314,7 @@ def _of_words(words: WordVectors, rows: Rows, family: Family) -> EmbeddedRows:
 
 
 def _sentences_of(sentences: Sequence[str], words: int) -> list[str]:
-    """The first sentences that hold this many words together."""
+    """The first sentences that together have this many words."""
     total = np.cumsum([len(sentence.split(" ")) for sentence in sentences])
     return list(sentences[: int(np.searchsorted(total, words)) + 1])
 

@@ -49,7 +49,7 @@ from cslr.seeding import Seeds
 __all__ = ["Step", "check_affordable", "learn", "run", "units_of", "usual_unit", "with_unit"]
 
 Step = Callable[[str, int, int], None]
-"""Told of every step: what, how many are done, how many there are."""
+"""Called at every step with its description, the number of steps done, and their total."""
 
 
 def run(
@@ -119,7 +119,7 @@ def learn(
     total, shown = len(given.seeds) * len(methods) * rows, []
     done = iter(range(total))
     for seed, stream, population in zip(given.seeds, streams, populations, strict=True):
-        _note_partition(directory, stream, population, seed)
+        _note_partition(directory, population, seed)
         if stream.translations:
             directory.seed(seed).save_arrays("translations", translation_arrays(stream))
         for each in methods:
@@ -183,7 +183,7 @@ def check_affordable(
 def _due(ledger: Ledger, plan: Plan, kept: SeedDirectory, evaluated: bool) -> list[Charge]:
     """The charges that the run still has to make."""
     if replace(plan.schedule, evaluation=0) != Schedule():
-        # Of several releases a task: all are due, or the run is already under way.
+        # A task has several releases: all charges are due, unless the run has begun.
         return [] if kept.path.exists() else plan.charges()
     charges = [plan.charge(f"task {task}", task) for task in range(plan.releases)]
     if plan.schedule.evaluation and not evaluated:
@@ -212,9 +212,7 @@ def _compared_with(config: Config) -> tuple[str, ...]:
     )
 
 
-def _note_partition(
-    directory: RunDirectory, embedded: EmbeddedStream, population: Population, seed: int
-) -> None:
+def _note_partition(directory: RunDirectory, population: Population, seed: int) -> None:
     """Report the partition as realised; never where privacy is enforced."""
     if directory.config.privacy.mode == "enforced":
         return
@@ -242,7 +240,7 @@ class _Row:
 
     @property
     def step(self) -> dict[str, Any]:
-        """How it is called in the trace."""
+        """The fields by which the trace identifies it."""
         seed = self.context.seeds.seed
         return {"seed": seed, "method": self.method, "after": self.after}
 
@@ -255,13 +253,14 @@ class _Row:
 
     @property
     def scenario(self) -> str:
-        """In which it is evaluated."""
+        """The scenario in which it is evaluated."""
         return self.embedded.stream.scenario(self.directory.config.stream.scenario)
 
     def finish(self, whole: bool) -> list[dict[str, Any]]:
-        """Train, save, evaluate and trace the row, as far as that is not done.
+        """Train, save, evaluate and trace the row, unless the trace has it.
 
-        Returns scores that are shown and not stored, if the ``whole`` run is done.
+        whole: whether the run goes to its last task; if so, the scores that are shown and not
+        stored are returned.
         """
         rule, begun = self.directory.config.privacy.evaluation, time.perf_counter()
         stored: dict[str, Any] = {}

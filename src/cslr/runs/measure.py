@@ -98,9 +98,9 @@ def privately_measured(
 
 
 def counted_by(cohort: Callable[[], Cohort], context: MethodContext) -> dict[str, Any]:
-    """What the units with test rows answer after the last task: noised, charged, as plain values.
+    """The noised and charged counts of correct answers after the last task, as plain values.
 
-    cohort: those units, who are given the model that is evaluated.
+    cohort: the units with test rows, with the model that is evaluated.
     """
     exam = Exam(len(context.tasks))
     shares = measured(cohort, exam, context.plan, context.ledger, context.keep).value
@@ -114,7 +114,7 @@ def counted_by(cohort: Callable[[], Cohort], context: MethodContext) -> dict[str
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TestCohort:
-    """PRIVATE. The units with test rows, with the model they are given."""
+    """PRIVATE. The units with test rows, and the model that is evaluated on them."""
 
     embedded: EmbeddedStream
     allowed: list[BoolArray]
@@ -123,11 +123,11 @@ class TestCohort:
     unit: Unit = "client"
 
     def total(self, ask: Ask[Any]) -> Summed:
-        """The sum of what all of them answer."""
+        """The sum of the units' answers."""
         return plain_sum([answer(self._graded(), ask)])
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], list[Bounded]]:
-        """An evaluation is a sum and nothing else."""
+        """Refused: an evaluation is a sum and nothing else."""
         raise ValueError(f"ask: {ask.kind} is not asked of single clients with test rows")
 
     def _graded(self) -> Graded:
@@ -155,7 +155,7 @@ def _personal(
     allowed: list[BoolArray],
     seen: BoolArray,
 ) -> float:
-    """The mean over clients of each one's own model on the tasks it holds."""
+    """Mean over clients of the score of each client's own model on the tasks it has rows of."""
     population, means = context.open_rows(), []
     for client, scorer in learnt.personal:
         held = np.unique(population.tasks[population.held[population.clients == client]])
@@ -167,7 +167,7 @@ def _personal(
 def _own_heads(
     embedded: EmbeddedStream, learnt: Fitted, allowed: list[BoolArray], seen: BoolArray, after: int
 ) -> float:
-    """The mean over encoders of each one's own head, on the tasks so far or, before any, on all."""
+    """Mean over encoders of the score of each one's own head on the tasks so far (first: all)."""
     means = []
     for view, scorer in zip(embedded.views, learnt.own, strict=True):
         scored = _scored(view, Fitted(scorer), allowed, seen)
@@ -178,7 +178,7 @@ def _own_heads(
 def _scored(
     embedded: EmbeddedStream, learnt: Fitted, allowed: list[BoolArray], seen: BoolArray
 ) -> Scored:
-    """Nothing is known about a task without test rows."""
+    """The scores of a model; NaN for tasks without test rows."""
     if not len(embedded.stream.test):
         return Scored([math.nan] * len(allowed), [math.nan] * len(seen), {})
     scored = score(embedded, learnt.scores(embedded.test.z), allowed, seen)
@@ -213,12 +213,12 @@ def _allowed(scenario: str, context: MethodContext, after: int, task: int) -> Bo
 
 @dataclass(frozen=True, eq=False)
 class PrivateFigures:
-    """Accuracy after the last task by noised counts that were paid for, means over seeds, in %."""
+    """Accuracy after the last task from noised and charged counts, means over seeds, in %."""
 
     accuracy: FloatArray  # (T,), NaN where too few clients have test rows
     error: FloatArray  # (T,) standard error by the noise
     before_upgrade: bool
-    """Whether the head of the run before an exchange of encoders was measured, not this one's."""
+    """Whether it was measured on the head of the run before an encoder upgrade."""
 
     @property
     def aa(self) -> tuple[float, float]:
@@ -242,7 +242,7 @@ class PrivateFigures:
 
 
 def private_figures(lines: Sequence[dict[str, Any]]) -> PrivateFigures | None:
-    """Of the lines of kind ``evaluation``, one a seed; None if there are none."""
+    """From the trace lines of kind ``evaluation``, one for each seed; None if there are none."""
     if not lines:
         return None
     accuracy = 100 * np.array([line["accuracy"] for line in lines], dtype=np.float64)
@@ -299,8 +299,8 @@ def score(
 def scores_by_unit(scorer: Scorer, embedded: EmbeddedStream, units: IntArray) -> FloatArray:
     """Scores of all test examples, those of each unit computed alone.
 
-    units: (n,) whose each test row is. A product over all rows rounds differently with every number
-    of rows, so that one unit could decide a tie in the answers to another's texts.
+    units: (n,) the unit of each test row. The rounding of a matrix product depends on its number of
+    rows, so in one product one unit's rows could decide a tie in another unit's scores.
     """
     test = embedded.test
     of_example = units[test.rows]
@@ -314,9 +314,9 @@ def scores_by_unit(scorer: Scorer, embedded: EmbeddedStream, units: IntArray) ->
 def right_rows(
     embedded: EmbeddedStream, scores: FloatArray, allowed: Sequence[BoolArray]
 ) -> BoolArray:
-    """(n,) whether each test row is answered rightly; for tagging: whether all its tags are right.
+    """(n,) whether each test row is answered correctly; for tagging: whether all its tags are.
 
-    A row that the model cannot answer rightly yet counts as wrong.
+    A row that the model cannot answer correctly yet counts as wrong.
     """
     rows = embedded.test
     if embedded.family.name != "tagging":
@@ -422,7 +422,7 @@ def entity_f1(truth: Sequence[Sequence[str]], guess: Sequence[Sequence[str]]) ->
 
 
 def _entities(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Type, first place and place after the last: a B- and the I- of its type that follow."""
+    """(type, first, last + 1) of each entity: a B- tag and the I- tags of its type that follow."""
     kind, start = "", -1
     for position, tag in enumerate(tags):
         if kind and tag != f"I-{kind}":
@@ -443,17 +443,17 @@ def average_accuracy(matrix: FloatArray) -> float:
 
 
 def backward_transfer(matrix: FloatArray) -> float:
-    """BWT: what was gained (or lost) on a task since it was learnt; NaN with one task."""
+    """BWT: mean change of the score of a task since it was learnt; NaN with one task."""
     learnt = np.diagonal(matrix[1:])[:-1]
     return float(np.mean(matrix[-1, :-1] - learnt)) if len(learnt) else math.nan
 
 
 def forward_transfer(matrix: FloatArray, zero_shot: FloatArray) -> float:
-    """FWT: what earlier tasks gave to one not seen yet, beyond zero-shot; NaN with one task."""
+    """FWT: mean gain over zero-shot on a task just before it is learnt; NaN with one task."""
     before = np.diagonal(matrix[1:], offset=1)
     return float(np.mean(before - zero_shot[1:])) if len(before) else math.nan
 
 
 def closed_share(score: float, floor: float, ceiling: float) -> float:
-    """Share of the gap between the best constant or zero-shot score and joint that is closed."""
+    """Share of the gap between ``floor`` and ``ceiling`` that ``score`` closes."""
     return (score - floor) / (ceiling - floor) if ceiling > floor else math.nan

@@ -86,7 +86,7 @@ def translations(embedded: EmbeddedStream, config: Config, seeds: Seeds) -> list
 
 
 def translation_arrays(embedded: EmbeddedStream) -> dict[str, FloatArray]:
-    """What a client with any of the encoders needs to use a head in common coordinates."""
+    """The arrays with which a client of any encoder uses a head in common coordinates."""
     return {
         f"{each.encoder} {part}": getattr(each.into, part)
         for each in embedded.translations
@@ -98,7 +98,8 @@ def translation_arrays(embedded: EmbeddedStream) -> dict[str, FloatArray]:
 def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None = None) -> IntArray:
     """(N,) the encoder of each client, assigned evenly at random.
 
-    ids: (N,) addresses of clients whose numbers depend on who else has rows; each then draws alone.
+    ids: (N,) addresses, where clients' numbers depend on who has rows; each client then draws from
+    its own stream.
     """
     if ids is not None:
         return np.array(
@@ -111,7 +112,7 @@ def encoder_of(clients: int, encoders: int, seeds: Seeds, ids: IntArray | None =
 def _stacked(
     parts: Sequence[EmbeddedRows], translations: Sequence[Translation], rows: int, offset: int
 ) -> EmbeddedRows:
-    """The examples of all encoders; rows are counted on by ``offset`` from one to the next."""
+    """The examples of all encoders; row numbers grow by ``offset`` from one to the next."""
     z = [each.common(part.z) for part, each in zip(parts, translations, strict=True)]
     examples = len(parts[0].z)
     return EmbeddedRows(

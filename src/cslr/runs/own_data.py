@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 MOST_PUBLIC: Final = 10_000
-"""Public sentences that are looked at: the first of the file."""
+"""The most public sentences that are read, from the beginning of the file."""
 _SHOWN: Final = 5
 
 
@@ -79,7 +79,7 @@ def complete(config: Config, declaration: Declaration) -> Config:
 
 
 def _wants_simulation(config: Config) -> bool:
-    """Whether a simulation was asked for; without being asked, own rows are never simulated."""
+    """Whether the user asked for a simulation, which is never the default for own rows."""
     return "mode" in config.privacy.model_fields_set and config.privacy.mode == "simulated"
 
 
@@ -117,7 +117,7 @@ def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str |
 
 
 def rows_of(stream: StreamConfig, declaration: Declaration) -> OwnRows:
-    """The rows a complete configuration names, as their ledger knows them."""
+    """The own rows of a complete configuration, as their ledger identifies them."""
     data, _ = _files(stream)
     return _own_rows(data, declaration)
 
@@ -129,10 +129,10 @@ def pointer_beside(data: Path) -> Path:
 
 
 def _own_rows(data: Path, declaration: Declaration) -> OwnRows:
-    """The rows as their ledger knows them: links resolved, and what is declared about them.
+    """The rows as their ledger identifies them: links resolved, and their declaration.
 
-    Left out are budget, unit, numbers of clients and people, and the owner of test rows: changing
-    them does not make other rows. So are the public sentences.
+    Budget, unit, numbers of clients and people, the owner of test rows and the public sentences are
+    left out of the declaration, because the rows stay the same when these change.
     """
     apart = {"privacy", "public", "public_rows", "confirmed", "test_rows", "clients", *OF_PEOPLE}
     declared = json.dumps(declaration.model_dump(mode="json", exclude=apart), sort_keys=True)
@@ -152,12 +152,12 @@ def _files(stream: StreamConfig) -> tuple[Path, Path]:
 
 
 def _federation(config: Config, rows: OwnRows) -> Path:
-    """The ledger directory of the rows, by the name that was given, if any."""
+    """The ledger directory of the rows, as a path like the one that the user gave."""
     given, data = config.privacy.federation, config.stream.data
     directory = ledger_directory(rows, given)
     if given is not None or data is None or data.is_symlink():
         return directory
-    beside = data.with_name(rows.beside.name)  # as short as the path of the rows
+    beside = data.with_name(rows.beside.name)  # relative if the path of the rows is
     return beside if beside.resolve() == directory.resolve() else directory
 
 

@@ -38,8 +38,8 @@ __all__ = [
 _FILE: Final = "model.json"
 _AT_ONCE: Final = 256  # texts that are held and embedded together
 KEEP_NO_HEAD: Final = ("fedta", "majority", "zero-shot")
-"""Methods whose runs leave no head that answers for new texts; their files say it, too, but asking
-a head needs no method."""
+"""Methods whose runs store no head for new texts. It repeats ``Method.keeps_head``, because methods
+are not imported here."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class ModelFacts:
     scenario: str
     labels: tuple[str, ...]
     tasks: dict[str, tuple[int, ...]]
-    """The labels of each task, in the order in which they were learnt."""
+    """The labels of each task; the tasks are in the order in which they were learnt."""
     encoder: str
     encoder_id: str
     seeds: tuple[int, ...]
     others: dict[str, str] = field(default_factory=dict)
-    """Encoders of clients and what identifies them, where not all run the reference."""
+    """Name and id of each encoder of clients, where not all run the reference."""
     layer: int | None = None
-    """Hidden layer of words, in runs of versions where it was no part of the encoder's name."""
+    """Hidden layer of word vectors, in older runs; later it is part of the encoder's name."""
 
     def encoder_named(self, name: str | None) -> tuple[str, str]:
-        """Name and id of the encoder to ask with: the reference, or one that clients run."""
+        """Name and id of the encoder to use: by default the reference, or one that clients run."""
         ids = {self.encoder: self.encoder_id, **self.others}
         if name is not None and name not in ids:
             raise ConfigError(f"no client ran {name!r}; encoders of this run: {', '.join(ids)}")
@@ -74,7 +74,7 @@ class ModelFacts:
 
     @classmethod
     def load(cls, run: Path) -> Self:
-        """Of the run in a directory."""
+        """The facts of the run in a directory."""
         if not (run / "config.json").is_file():
             raise RunDirectoryError(f"{run} is not a run directory; give one written by `cslr run`")
         path = run / _FILE
@@ -89,7 +89,7 @@ class ModelFacts:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Of the content of such a file."""
+        """The facts in the bytes of such a file."""
         plain = open_line(content)
         tasks = {name: tuple(labels) for name, labels in plain.pop("tasks").items()}
         labels, seeds = tuple(plain.pop("labels")), tuple(plain.pop("seeds"))
@@ -173,10 +173,10 @@ class Predictor:
     encoder: str
     encoder_id: str
     into: Affine | None = None
-    """The way into the coordinates that the head knows; None: the encoder's own."""
+    """From the encoder's coordinates to those of the head; None: they are the same."""
 
     def answers(self, texts: Iterable[str], task: str | None = None) -> Iterator[Answer]:
-        """One answer a text, in order. ``task``: what is asked about, where that is known."""
+        """One answer for each text, in order. task: the task of the texts, if it is known."""
         allowed = self.model.allowed(task)
         waiting = iter(texts)
         answer = self._tagged if self.model.family == "tagging" else self._labelled
@@ -207,7 +207,7 @@ class Predictor:
             yield Answer("tagging", text, words=words, entities=entities)
 
     def embedded(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) of n texts, by the encoder that the head was learnt with."""
+        """The embeddings (n, d) of n texts by the encoder of the head."""
         return embed(texts, self._encoder, None)
 
     @property
@@ -216,7 +216,7 @@ class Predictor:
         return len(self.head.weights1 if self.into is None else self.into.matrix)
 
     def scores(self, z: FloatArray) -> FloatArray:
-        """(n, outputs) of embeddings (n, d)."""
+        """The head's outputs (n, outputs) for embeddings (n, d)."""
         return self.head.scores(z if self.into is None else self.into(z))
 
     @cached_property
@@ -240,9 +240,10 @@ class Predictor:
 
 
 def load_predictor(run: Path, seed: int | None = None, encoder: str | None = None) -> Predictor:
-    """A head of a finished run: of its first seed, for its reference encoder, unless named.
+    """A head of a finished run, by default of its first seed and for its reference encoder.
 
-    An encoder that clients ran has a head of its own, or else the common one behind its map.
+    For an encoder that clients ran it is that encoder's own head, if there is one, and otherwise
+    the common head with the encoder's translation into common coordinates.
     """
     model = ModelFacts.load(run)
     if seed is not None and seed not in model.seeds:
@@ -250,7 +251,11 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
         raise ConfigError(f"the run in {run} has no seed {seed}; its seeds: {seeds}")
     name, encoder_id = model.encoder_named(encoder)
     directory = run / f"seed-{model.seeds[0] if seed is None else seed}"
-    encoder_heads = [directory / f"head-{number}.safetensors" for number in _places(model, encoder)]
+    encoder_heads = [
+        directory / f"head-{number}.safetensors"
+        for number, client_encoder in enumerate(model.others)
+        if client_encoder == encoder
+    ]
     path = next(filter(Path.is_file, encoder_heads), directory / "head.safetensors")
     ways = directory / "translations.safetensors"
     if model.method in KEEP_NO_HEAD:
@@ -271,11 +276,6 @@ def load_predictor(run: Path, seed: int | None = None, encoder: str | None = Non
     return Predictor(model, _checked(head, model, path), name, encoder_id, into)
 
 
-def _places(model: ModelFacts, encoder: str | None) -> list[int]:
-    """The index of this encoder among the clients' encoders, if it is one."""
-    return [number for number, name in enumerate(model.others) if name == encoder]
-
-
 def _checked(head: Head, model: ModelFacts, path: Path) -> Head:
     if head.bias2.shape != (Family(model.family, len(model.labels)).outputs,):
         raise _damaged(path)
@@ -283,7 +283,7 @@ def _checked(head: Head, model: ModelFacts, path: Path) -> Head:
 
 
 def _entities(tags: IntArray, words: tuple[str, ...], labels: Sequence[str]) -> Iterator[Entity]:
-    """The runs B-i I-i I-i ... among valid tags."""
+    """The entities: a tag B-i and the tags I-i that follow it."""
     starts = [index for index, tag in enumerate(tags) if tag % 2 == 1]
     for first in starts:
         last = first

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 MANY_CLIENTS: Final = 500
-"""Registered clients from which on each is taken to have few rows, as phones do."""
+"""With so many registered clients each is assumed to have few rows, as phones do."""
 FEW_ROWS: Final = 2
 """Rows that such a client is expected to have of one task."""
 
@@ -57,8 +57,8 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None, tasks_per_perso
     """The calibrated plan; without noise for methods that release nothing.
 
     cap: the most tasks a client can have rows of, where the stream knows it. A person contributes
-    to as many as are declared, one by default, which then gets its whole budget. A curator who
-    pools all rows asks everybody in every round.
+    to ``tasks_per_person`` tasks; with one, that task gets its whole budget. A method that pools
+    all rows has no cap.
     """
     config, method = settled.config, settled.method
     privacy, private = config.privacy, method.reads == "privately"
@@ -67,23 +67,12 @@ def plan_of(settled: SettledConfig, tasks: int, cap: int | None, tasks_per_perso
         schedule = replace(schedule, evaluation=1)
     written = config.replay.release == "paper" and private
     q = config.paper.q if written else privacy.participation
-    epsilon = privacy.epsilon if private else math.inf
+    head_q = q if written else method.head_q or q
     sigma = noise_of_the_paper(config) if written else None
-    plan = calibrate(
-        Budget(
-            epsilon if sigma is None else math.inf,
-            privacy.delta,
-            privacy.adversary,
-            unit=privacy.unit,
-        ),
-        tasks,
-        q,
-        tasks
-        if method.pools
-        else privacy.cap or (tasks_per_person if privacy.unit == "person" else cap),
-        schedule,
-        q if written else method.head_q or q,
-    )
+    epsilon = privacy.epsilon if private and sigma is None else math.inf
+    budget = Budget(epsilon, privacy.delta, privacy.adversary, unit=privacy.unit)
+    most = privacy.cap or (tasks_per_person if privacy.unit == "person" else cap)
+    plan = calibrate(budget, tasks, q, tasks if method.pools else most, schedule, head_q)
     return plan if sigma is None else with_noise(plan, sigma)
 
 
@@ -115,7 +104,7 @@ def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
 
 
 def _registered(settled: SettledConfig, stream: Stream) -> int:
-    """Registered clients or people; of own rows what is declared, since rows are private."""
+    """Registered clients or people; for own rows the declared number, since rows are private."""
     if settled.config.privacy.unit == "client":
         return settled.config.stream.clients or stream.clients
     if stream.people is not None or settled.declaration is not None:
@@ -129,7 +118,8 @@ def population_of(config: Config, embedded: EmbeddedStream, seed: int) -> Popula
     clients, rows = assign_clients(embedded.stream, config.stream, Seeds(seed).at("partition"))
     train = embedded.train
     count = config.stream.clients or embedded.stream.clients
-    ids = _ids(embedded, count)
+    ids = embedded.stream.client_ids
+    ids = None if ids is None else _addresses(ids, count)
     if embedded.encoders > 1:  # a client holds what its own encoder makes of a row
         runs = encoder_of(count, embedded.encoders, Seeds(seed), ids)
         rows = rows + len(embedded.stream.train) * runs[clients]
@@ -159,15 +149,15 @@ def _people(
 ) -> tuple[IntArray, int, IntArray | None]:
     """(h,) the person that each row belongs to, N registered people, and the people's addresses.
 
-    A client adds up what its people contribute, and sums of sums are sums: so in one process the
-    people themselves are asked. A person whom two clients hold is one person in each of them.
+    A client adds up its people's contributions, and the server adds up clients: so in one process
+    the people themselves are asked. A person with rows in two clients is one unit in each.
     """
     declared = stream.train.people
     person = np.arange(len(stream.train)) if declared is None else declared
-    if stream.person_ids is not None:  # numbered by their own client, see ``data.own``
+    if stream.person_ids is not None:  # identified within their client, see ``data.own``
         ids = stream.person_ids
         count = (stream.people or len(ids)) * stream.clients_per_person
-        return person[rows], count, np.concatenate([ids, -1 - np.arange(count - len(ids))])
+        return person[rows], count, _addresses(ids, count)
     pairs, unit = np.unique(np.stack([clients, person[rows]]), axis=1, return_inverse=True)
     if len(np.unique(pairs[1])) < pairs.shape[1]:
         raise ConfigError(
@@ -178,23 +168,23 @@ def _people(
 
 
 def _units(config: Config, stream: Stream, count: int) -> Units:
-    """What is declared of the units: of people by the stream, of clients by who holds its rows."""
+    """Public facts about the units, from what is declared about people or clients."""
     if config.privacy.unit == "person":
         return units_of_people(stream, count)
-    if stream.partition == "given":  # how many rows clients have is theirs to know
+    if stream.partition == "given":  # clients' numbers of rows are private
         return Units(count, FEW_ROWS if count >= MANY_CLIENTS else MOST_ROWS)
     rows = len(stream.train) / (count * (stream.cap or len(stream.tasks)))
     return Units(count, max(1, int(rows)), tasks=_tasks_of_a_client(config, stream, count))
 
 
 def units_of_people(stream: Stream, count: int) -> Units:
-    """What is declared of so many people. Where nothing is said of tasks, rows tell."""
+    """Units that are people. Without declared tasks per person they follow from the rows."""
     tasks = stream.tasks_per_person if stream.tasks_per_person > 1 else None
     return Units(count, stream.rows_per_person, stream.clients_per_person, tasks)
 
 
 def _tasks_of_a_client(config: Config, stream: Stream, count: int) -> float:
-    """Tasks that a client is expected to have rows of if they are shared out as is declared.
+    """Tasks that a client is expected to have rows of, with the declared partition.
 
     With shares of Dirichlet(α) the rows of a task at one of many clients are negative binomial.
     """
@@ -203,22 +193,22 @@ def _tasks_of_a_client(config: Config, stream: Stream, count: int) -> float:
     return len(stream.tasks) * float(1 - (1 + rows / alpha) ** -alpha)
 
 
-def _ids(embedded: EmbeddedStream, count: int) -> IntArray | None:
-    """(N,) the clients' own addresses, where rows came with names; without rows any will do."""
-    ids = embedded.stream.client_ids
-    if ids is None:
-        return None
+def _addresses(ids: IntArray, count: int) -> IntArray:
+    """(N,) the addresses ``ids`` of units with rows, then negative ones for units without."""
     return np.concatenate([ids, -1 - np.arange(count - len(ids))])
 
 
 def _kinds(embedded: EmbeddedStream) -> IntArray:
-    """(n,) the true mode of each train example: what its stream knows of it, else its label."""
+    """(n,) the true mode of each train example, if the stream knows it, else its label."""
     kinds = embedded.stream.train.kinds
     return embedded.train.labels if kinds is None else kinds[embedded.train.rows]
 
 
 def ledger_of(settled: SettledConfig, seed: int, directory: RunDirectory) -> Ledger:
-    """The run's own ledger if privacy is simulated, the federation's if it is enforced."""
+    """The federation's ledger if privacy is enforced, else the run's own.
+
+    Methods that the run is compared with have a ledger in memory.
+    """
     config, privacy = settled.config, settled.config.privacy
     name = config.stream.name
     if settled.is_compared:
@@ -227,7 +217,7 @@ def ledger_of(settled: SettledConfig, seed: int, directory: RunDirectory) -> Led
         return Ledger.in_memory(federation, SeededKeys(Seeds(seed)))
     epsilon = math.inf if settled.method.reads == "openly" else privacy.budget or privacy.epsilon
     if config.replay.release == "paper" and noise_of_the_paper(config) is not None:
-        epsilon = math.inf  # it costs what the ledger says
+        epsilon = math.inf  # the cost follows from the paper's noise; the ledger reports it
     scope: Scope = "replay" if config.head.kind == "federated" else "end_to_end"
     budget = Budget(epsilon, privacy.delta, privacy.adversary, scope, privacy.unit)
     federation = Federation(name, budget, privacy.mode)
@@ -283,7 +273,7 @@ def server_context(
     seeds: Seeds,
     keep: Keep,
 ) -> MethodContext:
-    """What a server's method works with, wherever its clients are; nothing of the test rows."""
+    """What a method works with on the server, wherever the clients are; without test rows."""
     return MethodContext(
         clients=clients,
         tasks=tuple(task.labels for task in embedded.stream.tasks),

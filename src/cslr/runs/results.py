@@ -52,7 +52,7 @@ class Figures:
 
     @classmethod
     def nothing(cls, method: str, seeds: int, tasks: int, labels: int) -> Figures:
-        """Of a method without scores."""
+        """The figures of a method without scores."""
         matrices = np.full((seeds, tasks + 1, tasks), math.nan)
         return cls(method, matrices, np.full((seeds, labels), math.nan), np.full(tasks, math.nan))
 
@@ -88,14 +88,14 @@ class Result:
     figures: dict[str, Figures]
     cost: dict[str, Any]
     seconds: float
-    """NaN where no duration was written down."""
+    """NaN if no duration was recorded."""
     run_dir: str
     measured: PrivateFigures | None = None
-    """What was paid for, where that is the rule."""
+    """The private evaluation, if there was one."""
 
     @property
     def rule(self) -> Evaluate:
-        """What becomes of figures on test rows."""
+        """Whether figures on test rows are shown, stored, private or not computed."""
         return self.config.privacy.evaluation
 
     @property
@@ -105,7 +105,7 @@ class Result:
 
     @property
     def metric(self) -> str:
-        """What the scores are, without the sign of percent."""
+        """The name of the score, without the percent sign."""
         return "strict entity micro-F1" if self.stream.family == "tagging" else "accuracy"
 
     @property
@@ -219,7 +219,7 @@ def collect(config: Config, directory: RunDirectory, stream: Stream, shown: Rows
     scored = [line for line in rows if "scores" in line]
     matrices = {name: _matrices(config, scored, name, len(stream.tasks)) for name in names}
     zero_shot = np.full(len(stream.tasks), math.nan)
-    if "zero-shot" in matrices and not config.upgrade:  # else it is of one encoder of two
+    if "zero-shot" in matrices and not config.upgrade:  # else it is of one encoder only
         zero_shot = matrices["zero-shot"][0, 0]
     figures = {
         name: Figures(
@@ -271,7 +271,7 @@ def _last_labels(config: Config, rows: Rows, method: str, stream: Stream) -> Flo
 
 
 def _last_more(config: Config, rows: Rows, method: str, tasks: int) -> dict[str, FloatArray]:
-    """(seeds,) of each further measure; those of an older trace are not there."""
+    """(seeds,) of each further measure; older traces have none."""
     lines = _last(config, rows, method, tasks)
     more: list[dict[str, float | None]] = [(line or {}).get("more", {}) for line in lines]
     names = dict.fromkeys(name for each in more for name in each)
@@ -303,7 +303,7 @@ _FREE_HEAD: Final = "below zero-shot: keep the free head (--method zero-shot, ε
 
 @dataclass(frozen=True)
 class Verdict:
-    """A sentence, and whether private data helped."""
+    """One sentence on a result, and whether private data helped."""
 
     text: str
     level: Level

@@ -1,7 +1,7 @@
 """Continue a run with another encoder: its releases are carried over at no cost.
 
 A new run directory gets the releases and the ledger of the old one, so that nothing is charged
-twice and the old run stays as it was. Where privacy is enforced it is the federation's ledger.
+twice and the old run stays as it was. Where privacy is enforced both use the federation's ledger.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def upgraded_config(run: Path, encoder: str) -> Config:
             f"{run} is a run of {config.method}, which has no releases to carry over; use a run "
             "of cslr"
         )
-    released = {len(_releases(run, seed)) for seed in config.seeds}
+    released = {_released_tasks(run, seed) for seed in config.seeds}
     if len(released) > 1:
         raise ConfigError(
             f"the seeds of {run} have released different numbers of tasks; resume the run "
@@ -71,7 +71,7 @@ def begin_upgrade(run: Path, config: Config, target: Path) -> RunDirectory:
 
 
 def _kept(run: Path, seed: int, tasks: int) -> list[Path]:
-    """What is there of the first tasks' sums, of their lists, and of the ledger that paid."""
+    """The files of the first tasks' sums and lists and of their ledger, as far as they exist."""
     numbers = range(tasks)
     names = [
         *(f"task-{number}.safetensors" for number in numbers),
@@ -81,9 +81,9 @@ def _kept(run: Path, seed: int, tasks: int) -> list[Path]:
     return [file for name in names if (file := run / f"seed-{seed}" / name).is_file()]
 
 
-def _releases(run: Path, seed: int) -> list[Path]:
-    """The releases of the first tasks, one after the other and without a gap."""
-    files: list[Path] = []
-    while (file := run / f"seed-{seed}" / f"task-{len(files)}.safetensors").is_file():
-        files.append(file)
-    return files
+def _released_tasks(run: Path, seed: int) -> int:
+    """The number of first tasks whose releases are all there."""
+    tasks = 0
+    while (run / f"seed-{seed}" / f"task-{tasks}.safetensors").is_file():
+        tasks += 1
+    return tasks

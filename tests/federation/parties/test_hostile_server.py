@@ -104,7 +104,7 @@ def steep(node, size: float) -> bytes:
 
 
 def test_a_question_cannot_overflow_for_some_rows_and_not_for_others(machines, drawer):
-    """An answer or a refusal would be an exact bit about rows, without charge and noise."""
+    """Whether the node answers would be an exact bit about its rows, without charge and noise."""
     federation = machines(rounds=2)
     node = federation.node(0)
     rows = node.population.z[node.population.tasks == 0]
@@ -131,7 +131,7 @@ def test_a_node_that_cannot_answer_sends_zeros_and_noise(machines, drawer):
 
 @pytest.mark.parametrize("failing", [(0,), (0, 3)])
 def test_a_unit_that_cannot_answer_does_not_silence_the_others(machines, failing):
-    """Else one person's rows would decide about the sum of all, far beyond the bound."""
+    """Otherwise one person's rows could change the sum by far more than the bound."""
     federation = machines()
     node = federation.node(0)
     means = node.agreement.request(0, federation.context.tasks[0]).prototypes.mean
@@ -270,7 +270,7 @@ def test_a_result_cannot_be_written_elsewhere(machines):
 
 
 def test_results_cannot_fill_a_disk(machines, monkeypatch):
-    """Each is small enough, and all have other names: what is kept is bounded all the same."""
+    """Each result is small and has new file names; their total is bounded, too."""
     monkeypatch.setattr(node_module, "_MOST_RESULT", 1000)
     monkeypatch.setattr(node_module, "_FILES_OF_RESULT", 3 * 4096)
     node = machines().node(0)

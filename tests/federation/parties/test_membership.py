@@ -1,4 +1,4 @@
-"""Members that leave, join and change their keys between tasks; nobody's budget begins anew."""
+"""Members that leave, join and change their keys between tasks; no budget starts again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def newcomer(federation: Machines, number: int):
 
 
 def change(federation: Machines, roster: Roster) -> None:
-    """All nodes of a roster are ended, pin it, and are started again; the others are gone."""
+    """Stop all nodes, let those of a roster pin it, and start these again."""
     for number in list(federation.transport.nodes):
         if federation.transport.nodes[number] is not None:
             federation.end(number)

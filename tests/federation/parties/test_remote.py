@@ -1,4 +1,4 @@
-"""Nodes on other machines give, bit for bit, what a simulation gives that draws their shares."""
+"""Nodes on other machines give the bits of a simulation that draws the same noise shares."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ FREE = ("hello", "agreement", "result")
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 def test_nothing_of_an_earlier_session_is_answered_anew(machines, drawer, restarted):
-    """But for the latest question, which has the answer it had."""
+    """Only the latest question is answered again, with the same bytes."""
     federation, asked = machines(), []
 
     def record(route, member, body):

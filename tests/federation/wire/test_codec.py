@@ -1,4 +1,4 @@
-"""The envelope: what goes in comes out, and nothing that differs by a bit comes in."""
+"""The envelope: a message decodes to what was encoded, and a changed bit is refused."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_an_id_is_not_given_to_a_second_key(place):
 
 
 def test_a_key_is_not_given_to_a_second_id(place):
-    """One device under two ids would speak twice."""
+    """One device with two ids would be counted twice."""
     register = Register("clinics", "run 1", ROSTER, place)
     register.accept(PEOPLE[0].join("clinics", "run 1"))
     with pytest.raises(StolenIdentity, match="already registered for another client"):
@@ -295,7 +295,7 @@ def test_a_damaged_registration_is_noticed(place):
 
 @pytest.mark.parametrize("bound", [0.05, 0.5, 5.0])
 def test_a_message_counts_under_the_bound_it_was_made_for_and_no_other(bound):
-    """The integers fit every grid of as many steps; what they are worth is in the signature."""
+    """The integers fit any grid with as many steps, so the signature covers the bound."""
     made = Grid(0.5)
     data = sent(PEOPLE[0], question=replace(ASKED, terms=terms_of(made, SPACE)))
     grid = Grid(bound)

@@ -222,7 +222,7 @@ def test_a_cap_counts_the_rounds_a_client_may_be_in(opened):
 
 
 def test_a_task_released_twice_lifts_the_cap(opened):
-    """The cap holds for one pass over the stream; in a second run every client may speak again."""
+    """The cap holds for one pass over the stream; a second run may ask every client again."""
     ledger = opened(epsilon=100.0)
     ledger.fix_plan(calibrate(Budget(8.0), 3, cap=1), {})
     pay(ledger, *(charge(t) for t in (0, 1, 2, 0)))
@@ -230,7 +230,7 @@ def test_a_task_released_twice_lifts_the_cap(opened):
 
 
 def test_a_plan_fixed_after_a_release_caps_nothing(opened):
-    """Else a late cap would make earlier releases cheaper than they were."""
+    """Otherwise a late cap would make earlier releases cheaper than they were."""
     ledger = opened(epsilon=100.0)
     pay(ledger, charge(0), charge(1))
     ledger.fix_plan(calibrate(Budget(8.0), 4, cap=1), {})

@@ -1,4 +1,4 @@
-"""A long ledger is as quick as a short one, and what is quick is never too generous."""
+"""A long ledger is as fast as a short one, and the fast check never allows too much."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ RIVALS, ADMITTED = 24, 3
 
 @pytest.fixture
 def hurried():
-    """Let threads change places as often as they can."""
+    """Switch between threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

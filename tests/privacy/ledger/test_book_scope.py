@@ -1,4 +1,4 @@
-"""A promise about the replay alone: it is kept, and nobody mistakes it for one about everything."""
+"""A budget for the replay alone: it is enforced, and never shown as one for everything."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_noised_updates_count_in_a_promise_about_everything(make_ledger):
 
 
 def test_a_cap_also_holds_for_the_updates_of_a_plan(make_ledger):
-    """Two tasks, of which a client speaks about one: as much noise as one task needs."""
+    """Two tasks, of which a client contributes to one: as much noise as one task needs."""
     plan = calibrate(Budget(4.0), 2, cap=1, schedule=Schedule(1, 0, 2))
     ledger = make_ledger(4.0)
     ledger.fix_plan(plan, {})

@@ -1,4 +1,4 @@
-"""A client speaks about no more tasks than its cap, whatever rows arrive in between."""
+"""A client contributes to no more tasks than its cap, whatever rows arrive in between."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_it_is_remembered_before_the_answer_is_known(path):
 
 
 def test_an_older_copy_is_refused(path):
-    """Else those who spoke since then would speak again."""
+    """Otherwise clients that contributed since then could contribute again."""
     spoken = CapMemory.at(path, begun=False)
     spoken.admit([70], 0, cap=1)
     older = path.read_bytes()

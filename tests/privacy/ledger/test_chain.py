@@ -182,7 +182,7 @@ def test_the_head_names_the_newest_record(content, path):
 @pytest.mark.parametrize("left", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("torn", [0, 25])
 def test_records_cut_from_the_end_are_noticed(content, opened, path, left, torn):
-    """Also the last one alone, and by half: the head knew it whole."""
+    """Also the last record alone, or half of it: the head names it."""
     lines = content.splitlines(keepends=True)
     cut = b"".join(lines[:left]) + lines[left][:torn]
     path.write_bytes(cut)
@@ -245,7 +245,7 @@ def test_a_crash_between_a_record_and_its_head_goes_on(content, opened, path):
 
 
 def test_a_reader_is_not_misled_by_a_writer_that_goes_on(content, path, monkeypatch):
-    """Reads the head first: records that come later are only more."""
+    """The reader reads the head first; records appended later do no harm."""
     read_bytes, order = type(path).read_bytes, []
     monkeypatch.setattr(type(path), "read_bytes", lambda p: order.append(p.name) or read_bytes(p))
     Ledger.read(path)

@@ -1,4 +1,4 @@
-"""What a plan says in public is compared exactly, and numbers of machines within a tolerance."""
+"""Public facts of a plan are compared exactly, and sketches within a tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the noise: those that protect, and those that only repeat."""
+"""Noise keys: random ones that protect, and seeded ones that only reproduce."""
 
 from __future__ import annotations
 

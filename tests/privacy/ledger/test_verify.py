@@ -1,4 +1,4 @@
-"""`cslr ledger verify`: what is well, what is not, and who says so."""
+"""`cslr ledger verify`: what it accepts, what it refuses, and which accountants agree."""
 
 from __future__ import annotations
 

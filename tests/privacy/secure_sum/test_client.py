@@ -1,4 +1,4 @@
-"""A hostile server: every move is refused by name, and the member stays as it was."""
+"""A hostile server: every move gets its own refusal, and the member's state does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One spelling of each message; everything else is a named error, whatever the bytes."""
+"""One encoding of each message; any other bytes are refused with a named error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's own rows: its part of everybody's, under the addresses that they have there."""
+"""A node's own rows: its part of all rows, with the same addresses."""
 
 from __future__ import annotations
 

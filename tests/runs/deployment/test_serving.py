@@ -31,7 +31,6 @@ from cslr.runs.deployment.node_rows import rows_of_node
 from cslr.runs.deployment.serving import (
     Served,
     Status,
-    _plain,
     _send_agreement,
     _send_result,
     learn_remotely,
@@ -311,11 +310,6 @@ def test_what_happens_is_a_line_and_a_file_without_anything_else(tmp_path):
     assert all(line["time"] == round(line["time"], 1) for line in kept["log"])
 
 
-def test_a_cost_without_bound_is_none_in_json():
-    assert _plain(float("inf")) is None
-    assert _plain(3.5) == 3.5
-
-
 def test_a_node_with_another_head_grades_no_row(tmp_path):
     graded = graded_rows(None, None, {}, tmp_path, head="of another run")
     assert [len(each) for each in (graded.right, graded.tasks, graded.units)] == [0, 0, 0]
@@ -323,7 +317,7 @@ def test_a_node_with_another_head_grades_no_row(tmp_path):
 
 
 def test_test_rows_of_no_client_are_nobody_and_graded_for_nobody(tmp_path, monkeypatch):
-    """Together they would be one unit that several people stand in: two of its rows, twice S."""
+    """As one unit they mix people: one with rows in another unit, too, could move a sum by 2S."""
     rows = clinics(tmp_path / "rows")
     source = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
     served = founded(tmp_path, source, rows)

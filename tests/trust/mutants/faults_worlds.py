@@ -20,7 +20,7 @@ from .lab import everywhere, instead
 @contextmanager
 def public_beside_private() -> Iterator[None]:
     """Public sentences and private rows go through the encoder together."""
-    whole, apart = embedded.embed_stream, embedded._embed_apart
+    whole, apart = embedded.embed_stream, embedded._embed_groups
     private: list[str] = []
 
     def embed_stream(stream, *rest):
@@ -36,7 +36,7 @@ def public_beside_private() -> Iterator[None]:
 
     with (
         instead(embedded, "embed_stream", embed_stream),
-        instead(embedded, "_embed_apart", together),
+        instead(embedded, "_embed_groups", together),
     ):
         yield
 

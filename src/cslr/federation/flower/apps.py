@@ -1,7 +1,7 @@
 """A node's Flower app and its messages: bytes between ``Node.answer`` and a ``Transport``.
 
-Nothing is read from a run's configuration, which the server sets. An error leaves a node as a fixed
-code without text.
+Nothing is read from a run's configuration, which the server sets. A node reports an error as a
+fixed code without text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cslr.federation.parties.refusals import code_of
 __all__ = ["CODES_FROM", "body_of", "client_app", "message_for"]
 
 CODES_FROM: Final = 1000
-"""Our codes of refusals begin here; below are Flower's own."""
+"""Codes of refusals begin here; smaller ones are Flower's own."""
 
 
 def body_of(message: Message) -> bytes:
@@ -50,7 +50,7 @@ def client_app(
         def handle(message: Message, context: Context) -> Message:
             try:
                 body = answer(route, body_of(message))
-            except Exception as error:  # whatever it is, its text stays here
+            except Exception as error:  # of any kind: its text stays on the node
                 log(f"{route}: {type(error).__name__}: {error}")
                 return Message(Error(CODES_FROM + code_of(error), ""), reply_to=message)
             log(f"{route}: answered with {len(body)} bytes")

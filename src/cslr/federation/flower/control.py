@@ -1,4 +1,4 @@
-"""What the server asks of its SuperLink: to know the nodes' keys, and to start a run.
+"""What the server asks of its SuperLink: to register the nodes' keys, and to start a run.
 
 A run needs an app bundle. Ours is empty: nodes and server run the installed ``cslr``.
 """
@@ -53,9 +53,9 @@ client, server = ClientApp(), ServerApp()
 
 
 def empty_bundle(apps: str = _APPS) -> bytes:
-    """An app bundle without anything in it that would be run.
+    """An app bundle whose code is never run.
 
-    apps: the source of its two apps; another one shows that nobody runs it.
+    apps: the source of its two apps; tests pass another one to show that it is not run.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "app"
@@ -69,7 +69,7 @@ def empty_bundle(apps: str = _APPS) -> bytes:
 
 
 def register_node(address: str, certificate: Path, public_key: str) -> None:
-    """Let the SuperLink at ``address`` know a node by its P-384 key, a line in SSH format."""
+    """Register a node at the SuperLink by its P-384 key, a line in SSH format."""
     key = load_ssh_public_key(public_key.encode())
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise ConfigError("a node's Flower key must be an elliptic-curve key; join again")

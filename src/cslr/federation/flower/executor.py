@@ -1,8 +1,8 @@
-"""Executors of our own: they run the installed ``cslr`` for Flower, never what a server shipped.
+"""Executors of our own: they run the installed ``cslr`` for Flower, never code that a server ships.
 
 Flower's SuperNode hands out tasks together with the app bundle of the run; with ``--isolation
-process`` whoever takes the task decides what runs. Here the bundle is not even unpacked. One
-process answers all messages of a node, and one runs the server.
+process`` the process that takes the task decides what runs. These do not even unpack the bundle.
+One process answers all messages of a node, and one runs the server.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _answer(client: RuntimeHttpClient, app: ClientApp) -> None:
     heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
     heartbeat.start()
     try:
-        message, context, _, _ = pull_task_input(client)  # the bundle is left where it is
+        message, context, _, _ = pull_task_input(client)  # the bundle is not unpacked
         push_message(client, app(message, context), context)
         push_task_output(client=client, context=context, sub_status=SubStatus.COMPLETED, details="")
     finally:
@@ -73,7 +73,7 @@ def _answer(client: RuntimeHttpClient, app: ClientApp) -> None:
 def serve_task(
     address: str, certificate: Path, main: Callable[[Grid], None], seconds: float
 ) -> None:
-    """Take the server's task of the SuperLink at ``address`` and run ``main`` with its grid."""
+    """Take the server's task from the SuperLink at ``address`` and run ``main`` with its grid."""
     root, end = certificate.read_bytes(), time.monotonic() + seconds
     client = _client(address, root, "SuperExec")
     try:
@@ -101,7 +101,7 @@ def serve_task(
 
 
 def _finish(grid: HttpGrid, status: str) -> None:
-    """Tell the SuperLink that the run is over; if it is gone, there is nobody to be told."""
+    """Tell the SuperLink that the run is over, unless it is not running any more."""
     grid._retry_invoker.max_tries = 1
     try:
         grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=""))
@@ -114,7 +114,7 @@ def _client(
 ) -> RuntimeHttpClient:
     more = [] if token is None else [RuntimeTokenHttpInterceptor(token)]
     retries = make_simple_http_retry_invoker()
-    retries.max_tries = _TRIES  # it would go on for ever, whoever is gone
+    retries.max_tries = _TRIES  # by default it retries for ever
     return RuntimeHttpClient.from_server_address(
         server_address=address,
         insecure=False,
@@ -125,7 +125,7 @@ def _client(
 
 
 def _acquired(client: RuntimeHttpClient, kind: str) -> str | None:
-    """The token of a task that is waiting, if there is one."""
+    """The token of a waiting task, if there is one."""
     found = client.AcquireTask(
         AcquireTaskRequest(supported_task_types=[kind], agentapp_fab_hashes=[])
     )

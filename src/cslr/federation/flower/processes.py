@@ -1,7 +1,7 @@
-"""SuperLink and SuperNodes as processes that end together with whoever started them.
+"""SuperLink and SuperNodes as processes that end together with the process that started them.
 
-Children are in the process group of their parent and, on Linux, are ended by the kernel when it is
-gone, so that a parent that is killed leaves nothing running.
+On Linux the kernel ends a child when its parent is gone, so a parent that is killed leaves nothing
+running. Children are in the process group of their parent unless ``groups`` is set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from cslr.errors import ConfigError
@@ -34,7 +33,7 @@ _QUIET: Final = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 _GRACE: Final = 15.0
-"""Seconds that a process has to end by itself."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass
@@ -42,21 +41,16 @@ class Processes:
     """Child processes; all are gone when the block is left."""
 
     folder: Path
-    """For their logs and for Flower's own files, which are disposable."""
+    """For logs and for Flower's own files, which may be deleted afterwards."""
     groups: bool = False
-    """Whether each begins a group of its own, which is then ended with all its members."""
+    """Whether each process has a group of its own, which is ended with all its members."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         make_directory(self.folder, PRIVATE_FOLDER)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -82,7 +76,7 @@ class Processes:
         process.wait()
 
     def end(self) -> None:
-        """End all of them: first politely, then not."""
+        """End all of them: with SIGTERM, and after a grace period with SIGKILL."""
         for process in reversed(self.running.values()):
             self._signal(process, signal.SIGTERM)
         end = time.monotonic() + _GRACE
@@ -108,7 +102,7 @@ class Processes:
 
 
 def _end_with_parent() -> None:
-    """In the child, before it begins: PR_SET_PDEATHSIG, where there is such a thing."""
+    """Called in the child before it starts: PR_SET_PDEATHSIG, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
@@ -149,14 +143,14 @@ def _installed(command: str) -> str:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses now."""
+    """A port of this machine that is not in use now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def wait_for_port(address: str, processes: Processes, seconds: float) -> None:
-    """Wait until somebody listens at HOST:PORT."""
+    """Wait until a process listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -166,4 +160,6 @@ def wait_for_port(address: str, processes: Processes, seconds: float) -> None:
             return
         except OSError:
             time.sleep(0.1)
-    raise ConfigError(f"nobody listens at {address} after {seconds:g} s; see {processes.folder}")
+    raise ConfigError(
+        f"no process listens at {address} after {seconds:g} s; see {processes.folder}"
+    )

@@ -1,8 +1,8 @@
-"""Flower's SuperNode, looking for messages twice a second instead of every three seconds.
+"""Flower's SuperNode, polling for messages twice a second instead of every three seconds.
 
     python -m cslr.federation.flower.supernode OPTIONS     # those of flower-supernode
 
-A release is three exchanges, and each used to wait for one or two such looks on every node.
+A release takes three exchanges, and each of them waits for one or two polls on every node.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 __all__ = ["PAUSE", "main"]
 
 PAUSE: Final = 0.5
-"""The most seconds between two looks."""
+"""The most seconds between two polls."""
 
 
 def main() -> None:
-    """Run it in this process; Flower reads the options from the command line."""
+    """Run it in this process; Flower reads its options from the command line."""
     loop: Any = import_module("flwr.supernode.start_client_internal")
     loop.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, PAUSE)))
     sys.exit(import_module("flwr.supernode.cli").flower_supernode())

@@ -1,8 +1,7 @@
 """The coordinator's transport over a Flower grid.
 
-Flower's own ``send_and_receive`` looks every three seconds; this one looks more often, and gives up
-when the deadline of an exchange has passed. Which node is which member is not taken from anybody:
-each node signs a challenge.
+Flower's own ``send_and_receive`` polls every three seconds; this one polls more often and stops at
+the deadline of an exchange. Each node proves which member it is by signing a challenge.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class GridTransport:
     grid: Grid
     terms: SumTerms
     pause: float = 0.1
-    """Seconds between two looks for answers."""
+    """Seconds between two polls for answers."""
     hello_seconds: float = 60.0
     _nodes: dict[int, int] = field(default_factory=dict, init=False)
     """Member -> node."""
@@ -58,12 +57,12 @@ class GridTransport:
             try:
                 self._nodes[proven(self.terms, challenge, reply.body)] = node
             except CslrError:
-                continue  # somebody who is no member; it may be asked again later
+                continue  # not a member, or not yet: it is asked again next time
 
     def _exchange(
         self, questions: Mapping[int, tuple[str, bytes]], seconds: float
     ) -> dict[int, Reply]:
-        """By node."""
+        """Send questions and wait for the replies; both by node."""
         if not questions:
             return {}
         messages = [message_for(node, *question, seconds) for node, question in questions.items()]
@@ -83,7 +82,7 @@ class GridTransport:
 
 
 def _reply_of(message: Message) -> Reply | None:
-    """None: the node is gone, or its answer was lost on the way."""
+    """The reply in a message; None if the node is gone or its answer was lost."""
     if message.has_error():
         code = message.error.code - CODES_FROM
         return Reply(code=code) if code > 0 else None

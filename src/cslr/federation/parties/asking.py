@@ -1,8 +1,8 @@
 """The three questions that nodes answer, as bytes and back: statistics, gradients, right answers.
 
-The server packs what it asks (``pack_ask``). A node takes the public numbers of the question out of
-the bytes and everything that protects it, the label, the clip, the charge and σ, out of its own
-charter (``asked``). Lists and clients' own training steps are not asked for across machines.
+The server packs a question (``pack_ask``). A node takes only public numbers from its bytes; label,
+clip, charge and σ, which protect the node, it takes from its own charter (``asked``). Lists and
+clients' own training steps are not asked for across machines.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from cslr.protocol.updates import UpdateId, update_ask
 __all__ = ["Asked", "asked", "pack_ask", "pack_statistics", "release_of"]
 
 LARGEST: Final = 2.0**64
-"""The largest number of a question, and one over the least size of inputs. Whatever the rows are,
-nothing that is computed from numbers within it overflows: with larger ones a server could choose
-them so that an answer is finite or not, and refused for it, as single rows are."""
+"""The largest absolute value in a question, and the inverse of the least size of inputs. Nothing
+computed from numbers within it overflows, whatever the rows are. With larger numbers a server could
+make an answer overflow, and so be refused, depending on single rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A question as a node understood it."""
+    """A question after a node checked it, with what its own charter says about it."""
 
     ask: Ask[Any]
     task: int
@@ -47,11 +47,11 @@ class Asked:
     charge: Charge
     release: Release
     head: str = ""
-    """Of an evaluation: SHA-256 of the head's file."""
+    """SHA-256 of the head's file, for an evaluation."""
 
 
 def release_of(ask: Ask[Any], sigma: float) -> Release:
-    """What is to be summed and published, as both sides compute it by themselves."""
+    """What is to be summed and published; each side computes it itself."""
     return Release(ask.label, _size_of(ask), sigma, Grid(ask.grid.bound, ask.grid.steps))
 
 
@@ -70,7 +70,7 @@ def _size_of(ask: Ask[Any]) -> int:
 
 
 def pack_ask(ask: Ask[Any], head: str = "") -> bytes:
-    """A question as bytes. head: of an evaluation, SHA-256 of the head's file."""
+    """A question as bytes. head: SHA-256 of the head's file, for an evaluation."""
     request = ask.request
     match request:
         case TaskRequest():
@@ -105,7 +105,7 @@ def asked(content: bytes, charter: Charter, agreement: Agreement) -> Asked:
     if expected is None or set(arrays) != expected:
         raise BadField(f"a question of kind {kind[:20]!r} is not one that this node answers")
     for array in arrays.values():
-        # A NaN is within no bound.
+        # A NaN fails the comparison and is refused, too.
         if array.dtype != np.float64 or not (np.abs(array) <= LARGEST).all():
             raise BadField("the numbers of a question must be 64-bit numbers of at most 2^64")
     if kind == "statistics":
@@ -170,7 +170,7 @@ def _gradient(
     shapes = (weights.shape, centre.shape, size.shape)
     if shapes != ((inputs + 1, family.outputs), (inputs,), (1,)) or size[0] < 1 / LARGEST:
         raise WrongShape(f"weights of the shape {weights.shape} do not fit this federation")
-    nothing = np.zeros((0, 0))  # principal directions move the rule, which the server does
+    nothing = np.zeros((0, 0))  # directions and variances only serve the server's step
     space = LinearSpace(centre, float(size[0]), nothing, nothing)
     update = UpdateId(task, number, charter.units)
     ask = update_ask(

@@ -1,7 +1,7 @@
 """What all parties of a federation agreed on before the first message. All of it is PUBLIC.
 
-A node keeps a copy in a file of its own and compares what the server asks with it. Every signature
-and every mask depends on its digest, so two parties with different charters cannot add up anything.
+A node keeps a copy in a file of its own and compares the server's requests with it. Every signature
+and mask depends on its digest, so parties with different charters cannot take part in one sum.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class _Public(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def canonical(self) -> bytes:
-        """One spelling of the same content."""
+        """Canonical bytes: the same content has the same bytes."""
         plain = self.model_dump(mode="json")
         return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
     def save(self, path: Path) -> None:
-        """Write it for people and programs."""
+        """Write it as indented JSON."""
         plain = self.model_dump(mode="json")
         write_atomic(path, json.dumps(plain, indent=2).encode() + b"\n")
 
@@ -65,7 +65,7 @@ class Member(_Public):
 
 
 class Charter(_Public):
-    """The fixed promises and sizes of a federation."""
+    """The privacy guarantee of a federation and its fixed numbers."""
 
     version: Literal[1] = 1
     name: _Slug
@@ -77,12 +77,12 @@ class Charter(_Public):
     agreement: _Digest
     """SHA-256 of the agreement's bytes."""
     declaration: _Digest
-    """SHA-256 of what is declared about rows, so of what the agreement was made from."""
+    """SHA-256 of what is declared about rows, from which the agreement was made."""
     unit: Unit
     epsilon: float = Field(gt=0, allow_inf_nan=False)
     delta: float = Field(gt=0, lt=1)
     rounds: int = Field(0, ge=0)
-    """Gradients that are asked for about each task; 0: its statistics, once."""
+    """Gradients that are asked for of each task; 0: its statistics, once."""
     clip: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Norm of a unit's gradient, where gradients are asked for."""
     evaluation: bool = False
@@ -111,7 +111,7 @@ class Charter(_Public):
     def plan(self) -> Plan:
         """The plan that all parties have, with the charter's σ.
 
-        Refused if σ is less than the promised ε asks for: σ is an output, also here.
+        Refused if σ is less than what calibration for the promised ε gives.
         """
         shares = ClientNoise(
             self.members, self.threshold, self.colluders, self.coordinates, self.spare
@@ -128,12 +128,12 @@ class Charter(_Public):
 
     @property
     def federation(self) -> Federation:
-        """As ledgers know it."""
+        """The federation as its ledgers record it."""
         return Federation(self.name, self.plan.budget, "enforced")
 
     @property
     def sessions(self) -> int:
-        """Sums that are planned, and spare ones."""
+        """The number of planned and spare sessions."""
         return len(self.plan.charges()) + self.spare
 
 
@@ -142,12 +142,12 @@ class Roster(_Public):
 
     charter: _Digest
     number: int = Field(1, ge=1)
-    """1 at the founding; every change of members has the next one."""
+    """1 when the federation is founded; each change of members increases it by one."""
     members: tuple[Member, ...]
 
     @classmethod
     def of(cls, charter: Charter, members: tuple[Member, ...], number: int = 1) -> Self:
-        """Members sorted by name; refused if they are fewer or more than the charter allows."""
+        """A roster of these members by name; refused if they are fewer or more than allowed."""
         names = [member.name for member in members]
         least = max(LEAST_MEMBERS, charter.threshold)
         if not least <= len(members) <= charter.members or len(set(names)) != len(names):
@@ -176,7 +176,7 @@ class Roster(_Public):
         if self.charter != charter.digest:
             raise ConfigError(
                 f"the roster belongs to another charter than that of {charter.name!r}; ask the "
-                "server for both files anew and compare their fingerprints"
+                "server for both files again and compare their fingerprints"
             )
         keys = tuple(member.key for member in self.members)
         name = f"{charter.name} {charter.digest}"
@@ -190,7 +190,7 @@ def fingerprint(content: bytes) -> str:
 
 
 def read_model(path: Path, model: type[M]) -> M:
-    """A file of one of these kinds; what is wrong with it is named."""
+    """Read a file with this model; an error says what is wrong in it."""
     try:
         return model.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -1,13 +1,13 @@
 """The server's side of a federation across machines: sessions of the secure sum over a transport.
 
 A release takes three exchanges (mask, consent, unmask), since members send the shares of the next
-session along. Where somebody has none, shares are asked for anew; where somebody is back who has no
-channel key, a new epoch begins. A session that ends without a sum is repeated as often as the
-charter has room for: with new noise, and charged again by every member.
+session with their last answers. If a member has not, all are asked for shares again; if a member
+without a channel key can be reached, a new epoch begins. A session that ends without a sum is
+repeated as often as the charter allows, with new noise, and every member charges it again.
 
 Numbers of epochs and sessions are on disk before they are used, so a restarted server never uses
-one twice. Nothing else is kept here: what was under way is given up, what was charged is finished
-by the ledger.
+one twice. Nothing else is kept here: an unfinished session is given up, and a release that was
+charged is finished by the ledger.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.ledger.book import Ledger
 from cslr.privacy.secure_sum import Release, SumServer, SumTerms
 from cslr.privacy.secure_sum.codec import SumLimits, decode, encode
-from cslr.privacy.secure_sum.messages import Answer, Consent, Keys, Masked, Shares, Unmasked
+from cslr.privacy.secure_sum.messages import Answer
 from cslr.privacy.secure_sum.messages import Request as SumRequest
 from cslr.privacy.values import Noised
 
 __all__ = ["Coordinator", "Counters", "Event", "Reply", "Transport"]
 
 _SHARES_AHEAD: Final = 2
-"""Members may hold shares of the session after the last: one that is asked for is later."""
+"""How far a new session is after the last: members may hold shares for the one in between."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Transport(Protocol):
         """The members that can be reached now."""
 
     def ask(self, route: str, bodies: Mapping[int, bytes], seconds: float) -> dict[int, Reply]:
-        """The answers that came within so many seconds; whoever is silent is left out."""
+        """The answers that came within so many seconds; silent members are left out."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened, for a screen and a status file. Nothing in it is private."""
+    """An event for the screen and the status file. Nothing in it is private."""
 
     what: str
     release: str = ""
@@ -76,7 +76,7 @@ class Counters:
 
     @classmethod
     def at(cls, path: Path) -> Counters:
-        """As they were left; a session that was begun then is over."""
+        """As they were saved, with the session moved past any that members may have begun."""
         if not path.exists():
             return cls(path)
         try:
@@ -110,7 +110,7 @@ class Coordinator:
     on_event: Callable[[Event], None] = lambda event: None
     server: SumServer = field(init=False)
     exchanges: int = field(default=0, init=False)
-    """How many there were so far."""
+    """The number of exchanges so far."""
 
     def __post_init__(self) -> None:
         self.server = SumServer(self.terms)
@@ -130,8 +130,8 @@ class Coordinator:
         ledger.afford(charge)
         self._wait_for_quorum(release.label)
         self._prepare(release.label)
-        following = bool(self.server.prepared)
-        self.counters.session = self.server.session + following
+        # If shares of the next session are there already, ``ask_masks`` begins that session.
+        self.counters.session = self.server.session + bool(self.server.prepared)
         self.counters.save()
         masks = self.server.ask_masks(release)
         bodies = {member: framed(question, encode(each)) for member, each in masks.items()}
@@ -143,7 +143,7 @@ class Coordinator:
         return noised
 
     def _wait_for_quorum(self, label: str) -> None:
-        """A session without enough members would end at once: wait for those that are away."""
+        """Wait until enough members can be reached; otherwise a session would end at once."""
         end = time.monotonic() + self.patience
         reported = False
         while len(there := self.transport.present()) < self.terms.quorum:
@@ -158,7 +158,7 @@ class Coordinator:
             time.sleep(1.0)
 
     def _prepare(self, label: str) -> None:
-        """Make sure that whoever can be reached has shared secrets for the next session."""
+        """Make sure that all members that can be reached have shared secrets for a session."""
         present = self.transport.present()
         if self.server.prepared and present <= self.server.prepared:
             return
@@ -179,7 +179,7 @@ class Coordinator:
     def _exchange(
         self, route: str, bodies: Mapping[int, bytes], label: str, seconds: float
     ) -> None:
-        """Ask, and count every answer that is as it should be."""
+        """Send requests and count every valid answer."""
         self.exchanges += 1
         self._tell(route, label, tuple(bodies))
         replies = self.transport.ask(route, bodies, seconds)
@@ -199,18 +199,14 @@ class Coordinator:
         self._tell("answered", label, tuple(counted), route)
 
     def _decoded(self, member: int, body: bytes) -> Answer:
-        limits = SumLimits(len(self.terms.identities), self._coordinates)
-        answer = decode(body, limits)
-        if not isinstance(answer, Keys | Shares | Masked | Consent | Unmasked):
+        release = self.server.release
+        coordinates = 1 if release is None else release.coordinates
+        answer = decode(body, SumLimits(len(self.terms.identities), coordinates))
+        if not isinstance(answer, Answer):
             raise WrongKind(f"a member sent a {type(answer).__name__}, which only servers send")
         if answer.sender != member:
             raise StolenIdentity(f"member {member} sent an answer of member {answer.sender}")
         return answer
-
-    @property
-    def _coordinates(self) -> int:
-        release = self.server.release
-        return 1 if release is None else release.coordinates
 
     def _tell(self, what: str, label: str, members: tuple[int, ...] = (), detail: str = "") -> None:
         self.on_event(Event(what, label, self.server.session, members, detail))

@@ -1,8 +1,8 @@
-"""Who takes part, on a node's side: pin the roster, take over another one, renew the own keys.
+"""The members, on a node's side: pin the roster, accept another one, renew the node's own keys.
 
-Members may leave, join and change their keys between two tasks. A node takes over another roster
-only by its operator's command, and only one with a higher number. Charter, noise, budget, ledger
-and the count of sessions stay: a change of members gives nobody a new budget.
+Members may leave, join and change their keys between two tasks. A node accepts another roster only
+by its operator's command, and only one with a higher number. Charter, noise, budget, ledger and the
+count of sessions stay: a change of members gives no node a new budget.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["pin_roster", "renew_identity", "renewed"]
 
 
 def renewed(path: Path) -> Path:
-    """Where a new key waits until a roster with it is pinned."""
+    """Where a new key is kept until a roster with it is pinned."""
     return path.with_name(f"next-{path.name}")
 
 
 def renew_identity(files: NodeFiles) -> Member:
-    """A new key for a node, which it uses from the roster on that names it; made here."""
+    """Make a new key for a node, which uses it as soon as it has pinned a roster with it."""
     pinned = files.pinned()
     identity = Ed25519PrivateKey.generate()
     write_atomic(renewed(files.identity_file), identity.private_bytes_raw())
@@ -39,8 +39,8 @@ def renew_identity(files: NodeFiles) -> Member:
 def pin_roster(folder: Path, roster: Roster, change: bool = False) -> str:
     """Pin the members' keys; returns their fingerprint, to be compared out of band.
 
-    change: whether this roster may take the place of another. Refused if the node is not among its
-    members under its own key, or if its number is not higher than that of the pinned one.
+    change: whether this roster may replace another. Refused if the roster does not name the node
+    with its own key, or if its number is not higher than that of the pinned one.
     """
     files = NodeFiles(folder)
     pinned = files.pinned()
@@ -48,7 +48,7 @@ def pin_roster(folder: Path, roster: Roster, change: bool = False) -> str:
     keys = _keys_for(files, pinned.name, roster)
     if pinned.roster not in (None, roster):
         _check_change(folder, pinned.roster, roster, change)
-        with _stopped(folder, pinned.charter):
+        with _locked_ledger(folder, pinned.charter):
             _carry_state(files, (pinned.roster, roster), pinned.charter)
             _take_keys(keys)
             files.pin(pinned.model_copy(update={"roster": roster}))
@@ -59,7 +59,7 @@ def pin_roster(folder: Path, roster: Roster, change: bool = False) -> str:
 
 
 def _keys_for(files: NodeFiles, name: str, roster: Roster) -> tuple[Path, ...]:
-    """The new keys to be used from now on, if the roster names the new one; else none."""
+    """The key files to be replaced by new ones: none if the roster has the node's present key."""
     coming = renewed(files.identity_file)
     if files.member(name) in roster.members:
         return ()
@@ -70,7 +70,7 @@ def _keys_for(files: NodeFiles, name: str, roster: Roster) -> tuple[Path, ...]:
 
 
 def _take_keys(keys: tuple[Path, ...]) -> None:
-    for path in reversed(keys):  # the identity last: without it the command can be repeated
+    for path in reversed(keys):  # the identity last, so that an interrupted command can be repeated
         os.replace(renewed(path), path)
 
 
@@ -79,7 +79,7 @@ def _check_change(folder: Path, old: Roster, new: Roster, change: bool) -> None:
     if not change:
         raise ConfigError(
             f"{folder} has pinned another roster ({what}). If its operator agreed to that, repeat "
-            "the command with --change; otherwise somebody replaces members"
+            "the command with --change; otherwise somebody may be replacing members"
         )
     if new.number <= old.number:
         raise ConfigError(
@@ -88,15 +88,15 @@ def _check_change(folder: Path, old: Roster, new: Roster, change: bool) -> None:
         )
 
 
-def _stopped(folder: Path, charter: Charter) -> Ledger:
-    """The node's ledger, which only one process has: refused while the node runs."""
+def _locked_ledger(folder: Path, charter: Charter) -> Ledger:
+    """The node's ledger; only one process can open it, so this is refused while the node runs."""
     return Ledger.at(folder / "ledger.jsonl", charter.federation, EphemeralKeys(folder / "keys"))
 
 
 def _carry_state(files: NodeFiles, rosters: tuple[Roster, Roster], charter: Charter) -> None:
-    """What is left of the secure sum's state under other terms: that sessions were, and how many.
+    """Keep of the secure sum's state what holds under other terms: sessions and noise shares used.
 
-    It is written before the roster is pinned; whoever was interrupted in between repeats it.
+    It is written before the roster is pinned, so that an interrupted command can be repeated.
     """
     saved = files.saved().state
     if saved is None:

@@ -1,8 +1,8 @@
-"""A node: it answers the questions of a round from its own files, and refuses by name.
+"""A node: it checks the questions of a round and answers them from its own files.
 
-Whatever protects it is pinned in its own file. It charges its own ledger before a masked vector
-exists, remembers which tasks its units spoke about, and composes an answer once: the same request
-again gets the same bytes, after a restart too. With nothing to say it sends zeros and noise.
+What protects it is pinned in its own file. It charges its own ledger before a masked vector exists,
+remembers which tasks its units contributed to, and composes an answer once: a repeated request gets
+the same bytes, after a restart, too. Without rows of the task it sends zeros and noise.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _KINDS: Final[dict[str, type]] = {
 
 _MOST_RESULT: Final = MOST_AGREEMENT + MOST_QUESTION
 _FILES_OF_RESULT: Final = 2**23
-"""Bytes for what a file takes beside its content."""
+"""Bytes allowed for what each file takes besides its content."""
 
 _Answers: TypeAlias = Callable[[], Iterable[Bounded]]
-"""Units, called to answer."""
+"""Computes the clipped answers of some units."""
 
 
 def _without_errors(unit: _Answers) -> list[Bounded]:
-    """What a unit says; nothing, where that cannot be computed."""
+    """The answers of a unit; none if computing them fails."""
     try:
         return list(unit())
     except Exception:
@@ -82,10 +82,10 @@ def _no_test_rows(head: str) -> Graded:
 
 
 class Node:
-    """One member of a federation. Open it with its folder; close it to give the ledger free."""
+    """One member of a federation. Close it to unlock its ledger."""
 
     def __init__(self, files: NodeFiles, rows: Callable[[], Population]) -> None:
-        """rows: reads this node's own rows, embedded, one unit of privacy a client."""
+        """rows: reads this node's own rows, embedded; each client is one unit of privacy."""
         self.files = files
         self.pinned = files.pinned()
         self.charter = self.pinned.charter
@@ -106,12 +106,12 @@ class Node:
         self.grade: Callable[[str], Graded] = _no_test_rows
         """Grades the head with this SHA-256 on this node's own test rows."""
         self.check_result: Callable[[dict[str, bytes]], None] = lambda files: None
-        """Refuses a result that is not of the pinned terms, before it is kept."""
+        """Refuses a result that does not fit the charter, before it is kept."""
         self.on_result: Callable[[Path], None] = lambda model: None
-        """Told where the result of a task is, after it came."""
+        """Called with the folder of a result after it was kept."""
 
     def close(self) -> None:
-        """Give the ledger free for another process."""
+        """Unlock the ledger for other processes."""
         self.ledger.close()
 
     @cached_property
@@ -120,14 +120,14 @@ class Node:
         return self._read_rows()
 
     @cached_property
-    def _spoken(self) -> CapMemory:
+    def _cap_memory(self) -> CapMemory:
         charges = self.ledger.charges
         path = self.files.path / "spoken.json"
         return CapMemory.at(path, bool(charges), {charge.task for charge in charges})
 
     @property
     def agreement(self) -> Agreement:
-        """What was agreed on, once it came; its digest is the pinned one."""
+        """The agreement, once the server has sent it; its digest is the pinned one."""
         if self._agreement is None:
             raise OutOfTurn("the agreement has not been sent to this node")
         return self._agreement
@@ -172,7 +172,7 @@ class Node:
         return answer
 
     def _masked(self, question: bytes, request: MaskRequest, name: bytes) -> bytes:
-        """What this node's units say, with its noise share, under masks; charged before."""
+        """The sum of this node's units with its noise share, under masks; charged before that."""
         understood = asked(question, self.charter, self.agreement)
         self.client.check_mask(request, understood.release)
         self.ledger.fix_plan(self.plan, {"charter": self.charter.digest})
@@ -184,30 +184,30 @@ class Node:
         return answer
 
     def _own_sum(self, understood: Asked) -> Summed:
-        """What this node's units say, each clipped; zeros if they have nothing to say.
+        """The sum of this node's units, each clipped; zeros if none has rows of the task.
 
-        An error on the way would tell the server something about rows that no noise hides, and cost
-        nothing, so zeros are sent in its place: those of one unit for the error of one unit.
+        An error reply would reveal something about rows, without noise and without a charge. So
+        zeros are sent instead: for the units whose answer fails, or for all if nothing is left.
         """
         ask = understood.ask
         answers, one_by_one = self._asked_units(understood)
         try:
             return plain_sum(answers())
-        except Exception as error:  # whatever it is, it may depend on rows
+        except Exception as error:  # any error may depend on rows
             self.files.log(f"mask: {ask.label}: zeros in place of an answer, because of {error!r}")
-            said = [each for unit in one_by_one for each in _without_errors(unit)]
+            computed = [each for unit in one_by_one for each in _without_errors(unit)]
             zeros = np.zeros((1, understood.release.coordinates))
-            return plain_sum(said or [bound(zeros, ask.grid)])
+            return plain_sum(computed or [bound(zeros, ask.grid)])
 
     def _asked_units(self, understood: Asked) -> tuple[_Answers, Iterator[_Answers]]:
-        """Those who are asked, with the task in the memory of their caps: all, and each alone."""
+        """The answers of all units asked together, and of each alone; the cap memory is updated."""
         ask = understood.ask
         if ask.kind == "evaluation":
             return lambda: [answer_to(self.grade(understood.head), ask)], iter(())
         population = self.population
         everybody = np.ones(population.count, dtype=np.bool_)
         cohort = population.cohort(
-            understood.task, everybody, self.plan.cap, self._spoken, alone=True
+            understood.task, everybody, self.plan.cap, self._cap_memory, alone=True
         )
         units = np.flatnonzero(cohort.taking_part)
         alone = (replace(cohort, taking_part=np.arange(population.count) == unit) for unit in units)
@@ -216,15 +216,12 @@ class Node:
     def _decoded(self, route: str, content: bytes) -> Request:
         limits = SumLimits(len(self.terms.identities), self.charter.coordinates)
         request = decode(content, limits)
-        if not isinstance(request, _KINDS[route]):
+        if not isinstance(request, Request) or not isinstance(request, _KINDS[route]):
             raise WrongKind(f"a {type(request).__name__} is no question of kind {route!r}")
-        assert isinstance(
-            request, Invitation | ShareRequest | MaskRequest | ConsentRequest | UnmaskRequest
-        )
         return request
 
     def _keep(self, name: bytes, answer: bytes) -> None:
-        """State and answer are on disk before the answer leaves."""
+        """Write state and answer to disk, before the answer is sent."""
         saved = SavedAnswer(self.client.state(), name, answer)
         self.files.save(saved)
         self._saved = saved
@@ -232,7 +229,7 @@ class Node:
     # -- what is sent to nodes -------------------------------------------------------------------
 
     def _take_agreement(self, body: bytes) -> bytes:
-        """Keep the agreement if it is the pinned one; an empty body asks whether it is here."""
+        """Keep the agreement if it is the pinned one; an empty body asks whether it is there."""
         if body:
             if len(body) > MOST_AGREEMENT:
                 raise MessageTooLarge(f"{len(body)} bytes are more than {MOST_AGREEMENT}")
@@ -244,7 +241,7 @@ class Node:
         return b"\1" if self._agreement is not None else b"\0"
 
     def _take_result(self, body: bytes) -> bytes:
-        """Keep what was released and learnt, for `cslr predict`."""
+        """Keep the released values and the model, for `cslr predict`."""
         if len(body) > _MOST_RESULT:
             raise MessageTooLarge(f"{len(body)} bytes are more than a result may have")
         files = unpack_result(body)

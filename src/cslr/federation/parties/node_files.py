@@ -4,8 +4,8 @@ node.json       what its operator pinned: charter, roster, allowed sessions, whe
 identity.key    the Ed25519 key that signs its answers, made here
 ledger.jsonl    its own charges, with keys/ and spoken.json beside it
 session.state   the secrets of the secure sum and its latest answer
-agreement.safetensors
-model/          what was released and learnt, for `cslr predict`
+agreement.safetensors   what the server sent as the agreement
+model/          released values and the model, for `cslr predict`
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 __all__ = ["NodeFiles", "PinnedNode", "SavedAnswer"]
 
 _LEAST_FILE: Final = 4096
-"""Bytes that any file takes on a disk, so that empty ones are not free."""
+"""Bytes that are counted for every file besides its content, so that empty files count, too."""
 
 
 class PinnedNode(BaseModel):
@@ -37,7 +37,7 @@ class PinnedNode(BaseModel):
     name: str
     charter: Charter
     roster: Roster | None = None
-    """None: the node has joined, and its operator has not pinned the members yet."""
+    """None: the node has joined, but its operator has not pinned the members yet."""
     most_sessions: int = Field(ge=1)
     """Masked vectors that may ever leave this node."""
     rows: dict[str, str | int] = {}
@@ -54,14 +54,14 @@ class SavedAnswer:
     answer: bytes = b""
 
     def as_bytes(self) -> bytes:
-        """In one file, so that both are there or none."""
+        """As one file, so that both or neither are on disk."""
         state = self.state or b""
         head = len(state).to_bytes(8, "little") + self.request.ljust(32, b"\0")
         return head + state + self.answer
 
     @classmethod
     def from_bytes(cls, content: bytes) -> SavedAnswer:
-        """The inverse; the state has a checksum of its own."""
+        """The inverse of ``as_bytes``; the state has a checksum of its own."""
         size = int.from_bytes(content[:8], "little")
         state = content[40 : 40 + size]
         return cls(state or None, content[8:40], content[40 + size :])
@@ -84,7 +84,7 @@ class NodeFiles:
         return self.path / "model"
 
     def create(self, pinned: PinnedNode) -> Ed25519PrivateKey:
-        """A new node with a key of its own; refused where there is one."""
+        """Make a new node with a key of its own; refused where there is a node already."""
         if self.node_file.exists():
             raise ConfigError(f"{self.path} is a node already; choose another folder")
         make_directory(self.path, PRIVATE_FOLDER)
@@ -109,7 +109,7 @@ class NodeFiles:
         return self.path / "identity.key"
 
     def member(self, name: str, file: Path | None = None) -> Member:
-        """This node as a roster names it, by its key or by the one in another file."""
+        """This node as a roster names it, with its key or the one in another file."""
         public = self.identity(file).public_key().public_bytes_raw()
         return Member(name=name, identity=public.hex())
 
@@ -122,7 +122,7 @@ class NodeFiles:
             raise ConfigError(f"{path} is missing or damaged ({type(error).__name__})") from None
 
     def saved(self) -> SavedAnswer:
-        """What was written last."""
+        """The state and answer that were written last."""
         path = self.path / "session.state"
         return SavedAnswer.from_bytes(path.read_bytes()) if path.exists() else SavedAnswer()
 
@@ -141,10 +141,10 @@ class NodeFiles:
         write_atomic(self.path / "agreement.safetensors", content)
 
     def keep_result(self, files: dict[str, bytes], most: int) -> None:
-        """Files of a finished task, each whole or not at all; the names are checked by the caller.
+        """Write the files of a finished task, each atomically; the caller has checked the names.
 
-        ``model.json`` comes last: its being there says that the others are complete. most: bytes
-        that all results together may take, with those of earlier messages that stay; names count.
+        ``model.json`` is written last: it shows that the others are complete. most: bytes that all
+        results may take, with files of earlier messages, and with ``_LEAST_FILE`` for each file.
         """
         sizes = {name: len(content) for name, content in files.items()}
         staying = (path for path in self.model.rglob("*") if path.is_file())
@@ -157,7 +157,7 @@ class NodeFiles:
             write_atomic(self.model / name, files[name], PRIVATE_FOLDER)
 
     def log(self, line: str) -> None:
-        """For the operator's eyes: what was asked, and what was refused and why."""
+        """Append a line to the operator's log: questions, refusals and their reasons."""
         make_directory(self.path, PRIVATE_FOLDER)
         with os.fdopen(
             os.open(self.path / "node.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a"

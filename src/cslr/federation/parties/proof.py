@@ -1,4 +1,4 @@
-"""How a node shows which member it is: it signs a number that the server drew for this once."""
+"""How a node proves which member it is: it signs a fresh random challenge of the server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The agreement as bytes: safetensors, and nothing that is executed.
 
-It is sent once and named by its SHA-256, so that the questions of a round (``asking``) are small.
+It is sent once and identified by its SHA-256, so that the questions of a round (``asking``) are
+small.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def digest_of(content: bytes) -> str:
 
 
 def pack_agreement(agreement: Agreement) -> bytes:
-    """Everything a node needs to answer, to the last bit."""
+    """Everything that a node needs to answer, without rounding."""
     space, modes = agreement.space, agreement.modes
     arrays: dict[str, Any] = {
         "centre": space.centre,

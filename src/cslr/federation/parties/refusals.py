@@ -1,7 +1,7 @@
 """The fixed codes that a node answers errors with.
 
-A text could tell of rows, paths or names. The server is told a code: what was wrong with its own
-message or with the charter, which it knows anyway. All else is one code, ``FAILED``.
+A text could reveal rows, paths or names. The server gets a code only, for what was wrong with its
+own message or with the charter, which it knows anyway. All other errors have the code ``FAILED``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cslr.errors import (
 __all__ = ["CODES", "FAILED", "code_of", "meaning_of"]
 
 FAILED: Final = 1
-"""Whatever is not named below. What happened stands in the node's own log."""
+"""Any error that is not named below. What happened is in the node's own log."""
 CODES: Final[dict[type[CslrError], tuple[int, str]]] = {
     SessionsSpent: (10, "the node sent as many masked vectors as its owner allowed"),
     BudgetExceeded: (11, "the node's privacy budget is spent"),

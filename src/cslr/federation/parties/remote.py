@@ -1,4 +1,4 @@
-"""Clients on other machines, as the protocol may ask them: only noised sums, and nothing else."""
+"""Clients on other machines, which the protocol can ask only for noised sums."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RemoteClients:
         cap_memory: CapMemory | None = None,
         alone: bool = False,
     ) -> RemoteCohort:
-        """All of them: nodes keep the caps of their units themselves, and everybody takes part."""
+        """All nodes: each enforces the caps of its own units, and all of them take part."""
         return RemoteCohort(self.coordinator)
 
 

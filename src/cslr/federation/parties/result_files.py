@@ -1,7 +1,7 @@
-"""What nodes get back: releases, replay, head and the facts to use them, as files by name.
+"""What nodes get back: releases, replay, head and facts for using them, as named files.
 
-All of it is made of released values. A node writes only names that are expected here, so a server
-cannot place a file anywhere else.
+All of it is made of released values. A node writes only files with the names expected here, so a
+server cannot write a file anywhere else.
 """
 
 from __future__ import annotations

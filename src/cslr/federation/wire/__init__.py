@@ -1,1 +1,1 @@
-"""How a client's answer travels: identities, streams, and what a server keeps of it."""
+"""Clients' answers as signed messages: identities, encoding, transfer and the server's inbox."""

@@ -1,15 +1,16 @@
-"""The envelope in which a client's integers leave it: strict, signed, and no pickle.
+"""The envelope of a client's integers: signed, strictly parsed, and without pickle.
 
     prefix      14 bytes   magic "CSLR", format version u16, header length u32, body length u32
     header      msgpack    one flat map of exactly the known fields, in their order
     body        raw        little-endian 64-bit integers, ``shape`` of them
     signature   64 bytes   Ed25519 over everything before it
 
-All numbers are little-endian. There is one spelling of every message: a header that encodes to
-other bytes than it came in is refused, so two messages are the same exactly if their bytes are.
+All numbers are little-endian. Every message has one encoding only: a header that encodes to other
+bytes than it had is refused. So two messages are equal exactly if their bytes are.
 
 Guarantee: ``decode`` returns a ``Message`` or raises a ``MessageError``, whatever the bytes; sizes
-are checked before anything of that size is made. Who signed is known after ``Message.verify``.
+are checked before anything of that size is allocated. The sender is only known after
+``Message.verify``.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _CLIENT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True)
 class Limits:
-    """The most bytes that a receiver reads; it knows what it asked for."""
+    """The most bytes that a receiver reads; they follow from what it asked for."""
 
     body: int = 4 * 2**20
     header: int = 64 * 2**10
@@ -92,30 +93,30 @@ class Question:
     federation: str
     run: str
     round: int
-    """Counts the questions of a run: what tells an old answer from a coming one."""
+    """The number of the question in its run, by which old and future answers are recognised."""
     label: str
     """The release's name in the ledger."""
     kind: Kind
     terms: bytes
-    """The digest of what the numbers mean (``wire.terms``): bound, grid, noise, public space."""
+    """The digest of bound, grid, noise and public space (``wire.terms``)."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """Everything that is said about a body."""
+    """The metadata of a body."""
 
     question: Question
     client: str
     signer: bytes
     """The fingerprint of the key that signs."""
     nonce: bytes
-    """Fresh when a message is composed, the same when it is only sent again."""
-    shape: tuple[int, int]  # (b, D); a statistic that a task does not have is D = 0 numbers
+    """Fresh when a message is composed, unchanged when it is resent."""
+    shape: tuple[int, int]  # (b, D); D = 0 for a statistic that a task does not have
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A well-formed message. Who wrote it is not known before ``verify``."""
+    """A well-formed message. Its sender is not known before ``verify``."""
 
     header: Header
     rows: IntArray
@@ -140,7 +141,7 @@ def fingerprint(public: bytes) -> bytes:
 
 
 def encode(header: Header, rows: IntArray, key: Ed25519PrivateKey) -> bytes:
-    """The one spelling of a message; a ``ValueError`` if it could not be read back."""
+    """The bytes of a message; ``ValueError`` if they could not be decoded again."""
     if rows.dtype != np.int64 or rows.shape != header.shape:
         raise ValueError(f"rows must be 64-bit integers of shape {header.shape}")
     fields = _fields_of(header)
@@ -153,7 +154,7 @@ def encode(header: Header, rows: IntArray, key: Ed25519PrivateKey) -> bytes:
 
 
 def announced(prefix: bytes, limits: Limits) -> tuple[int, int]:
-    """The lengths of header and body that a prefix announces, if they are to be read at all."""
+    """The lengths of header and body that a prefix announces; refused beyond the limits."""
     if len(prefix) < PREFIX_BYTES:
         raise TruncatedMessage(f"{len(prefix)} bytes are shorter than the prefix of {PREFIX_BYTES}")
     magic, version, head, body = _PREFIX.unpack_from(prefix)
@@ -169,7 +170,7 @@ def announced(prefix: bytes, limits: Limits) -> tuple[int, int]:
 
 
 def decode(data: bytes, limits: Limits) -> Message:
-    """The message in these bytes, if they are one and nothing else."""
+    """The message in these bytes; refused unless they are exactly one."""
     head, body = announced(data, limits)
     length = PREFIX_BYTES + head + body + SIGNATURE_BYTES
     if len(data) < length:
@@ -248,7 +249,7 @@ def _packed(fields: Mapping[str, object]) -> bytes:
 
 
 def _header(data: bytes) -> Header:
-    """Read a header, strictly: the first thing that is wrong is named."""
+    """Parse a header strictly; an error names the first thing that is wrong."""
     fields = _unpacked(data)
     unknown, missing = fields.keys() - _VALID.keys(), _VALID.keys() - fields.keys()
     if unknown:

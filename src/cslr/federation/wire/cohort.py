@@ -1,7 +1,7 @@
 """Clients in one process whose answers travel as signed messages: a federation without a network.
 
-The sum is the simulation's, integer for integer; what the way there refuses and survives is the
-same as over a network.
+The sum is the simulation's, integer for integer. Messages are checked, refused and recovered as
+over a network.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class InboxCohort:
 
     clients: SimulatedCohort
     members: Mapping[int, Identity]
-    """By the address of each registered client, which is its number unless rows came with names."""
+    """By address of each registered client, which is its number unless rows name their clients."""
     federation: str
     run: str
     space: str
-    """The digest of the public space that clients were told."""
+    """The digest of the public space that clients use."""
     asked: int = field(default=0, init=False)
     """Questions so far, which number the rounds."""
 
@@ -53,20 +53,20 @@ class InboxCohort:
         inbox = self._inbox(ask, leaving(answers[0][1]).shape[1])
         taking_part = set(self.clients.population.addresses[self.clients.taking_part].tolist())
         for clients, bounded in answers:
-            # Both sides compute the terms by themselves: the client from what it clipped to.
+            # Each side computes the terms itself; the client from the grid that it clipped to.
             terms = terms_of(bounded.grid, self.space)
             question = replace(inbox.expected.question, terms=terms)
             for client, row in zip(clients, leaving(bounded), strict=True):
-                if client in taking_part:  # an empty cohort's batch is nobody's
+                if client in taking_part:  # an empty cohort's batch has no client
                     inbox.accept(self.members[client].answer(question, row[None]))
         return inbox.close()
 
     def each(self, ask: Ask[Any]) -> tuple[tuple[int, ...], Sequence[Bounded]]:
-        """As in the simulation, where the mechanism stands in for the devices' own noise."""
+        """As in the simulation, where the mechanism draws the noise of the devices."""
         return self.clients.each(ask)
 
     def _inbox(self, ask: Ask[Any], width: int) -> Inbox:
-        """In earnest the width is the server's own; here both sides compute it alike."""
+        """The inbox of a question. width: D of the answers; a real server computes it itself."""
         self.asked += 1
         terms = terms_of(ask.grid, self.space)
         kind = message_kind(ask)
@@ -76,7 +76,7 @@ class InboxCohort:
 
 
 def message_kind(ask: Ask[Any]) -> Kind:
-    """The kind of message that answers a question: they have one name, where there is one."""
+    """The kind of message that answers a question; it has the name of the kind of question."""
     if ask.kind == "evaluation":
         raise ValueError(f"ask: an evaluation does not travel as a message; known: {KINDS}")
     return ask.kind

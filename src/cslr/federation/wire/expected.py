@@ -1,4 +1,4 @@
-"""What a server expects of an answer before it looks at who sent it, and of its numbers."""
+"""What a server expects of an answer: the question it answers, its shape and its range."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Expected:
     width: int  # D
     grid: Grid
     space: str
-    """The digest of the public space, and of whatever else clients were told."""
+    """The digest of the public space and of everything else that clients use."""
     sigma: float | None = None
-    """Noise multiplier of a list, which its sender noised; no other kind has any yet."""
+    """Noise multiplier of a list, which its sender adds; other kinds arrive without noise."""
 
     def __post_init__(self) -> None:
         if self.question.terms != terms_of(self.grid, self.space, self.sigma):
@@ -47,7 +47,7 @@ class Expected:
 
     @property
     def limits(self) -> Limits:
-        """No byte more than the answer needs."""
+        """Exactly the bytes that the answer needs."""
         return Limits(body=8 * self.width)
 
     @property
@@ -59,7 +59,7 @@ class Expected:
 
 
 def check_header(header: Header, question: Question, width: int) -> None:
-    """Refuse what answers another question, or has another shape than was asked for."""
+    """Refuse an answer to another question, or one of another shape."""
     said = header.question
     if said.federation != question.federation:
         raise WrongFederation(
@@ -85,7 +85,7 @@ def check_header(header: Header, question: Question, width: int) -> None:
 
 
 def admitted(rows: IntArray, grid: Grid) -> Bounded:
-    """Rows (b, D) as they were sent, if no client's is longer than the bound."""
+    """Rows (b, D) as they were sent; refused if the norm of one exceeds the bound."""
     try:
         return admit(rows, grid)
     except NotAdmitted as error:
@@ -93,6 +93,9 @@ def admitted(rows: IntArray, grid: Grid) -> Bounded:
 
 
 def check_list(rows: IntArray, farthest: int) -> None:
-    """Refuse a list that no noise explains. Compared, not squared: integers wrap around."""
+    """Refuse a list with larger coordinates than clip and noise explain.
+
+    Coordinates are compared and not squared, because squares of large integers wrap around.
+    """
     if ((rows > farthest) | (rows < -farthest)).any():
         raise OverlongVector(f"a coordinate of the list exceeds {farthest} grid steps")

@@ -51,7 +51,7 @@ class Identity:
         return self.answer(registration(federation, run), key_rows(self.public))
 
     def answer(self, question: Question, rows: IntArray) -> bytes:
-        """A message with rows (1, D). Keep it for resending: a new one would differ."""
+        """A message with rows (1, D). Keep its bytes for resending: a new message would differ."""
         nonce = os.urandom(NONCE_BYTES)
         shape = (int(rows.shape[0]), int(rows.shape[1]))
         header = Header(question, self.client, fingerprint(self.public), nonce, shape)

@@ -1,13 +1,13 @@
-"""The server's side of a round: every honest answer is counted exactly once, nothing else is.
+"""The server's side of a round: every valid answer is counted exactly once, and nothing else.
 
 An ``Inbox`` takes the messages of one question from registered clients and closes with their sum.
-What it refuses it refuses by name (a leaf of ``MessageError``), and the round goes on as if the
-message had never come. The first valid message of a client stays; the same bytes again are only
-acknowledged. A ``Register`` does the same for keys: it comes before the first round.
+A refusal is a leaf of ``MessageError``, and the round goes on as if the message had never arrived.
+The first valid message of a client is kept; the same bytes again are only acknowledged. A
+``Register`` does the same for keys, before the first round.
 
-An inbox sees single vectors, so it protects nobody from the server; under a secure sum it is the
-masked vectors that arrive, and over-long ones can no longer be told. It is for one thread
-at a time.
+An inbox sees single vectors, so it does not protect clients from the server. Under a secure sum
+masked vectors arrive instead, and vectors beyond the clip cannot be recognised. An inbox is for one
+thread at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cslr.privacy.values import Bounded, Summed, plain_sum
 __all__ = ["Inbox", "Receipt", "Register"]
 
 Receipt = Literal["accepted", "repeated"]
-"""Counted now, or known already and counted before."""
+"""Counted now, or counted before."""
 
 
 class Inbox:
@@ -38,10 +38,10 @@ class Inbox:
     def __init__(
         self, expected: Expected, clients: Mapping[str, bytes], directory: Path | None = None
     ) -> None:
-        """Open the round, or go on with it where a crash left it.
+        """Open the round, or resume it after a crash.
 
-        clients: the public key of everybody who is registered.
-        directory: where accepted messages are made safe; None: in memory alone.
+        clients: the public key of every registered client.
+        directory: where accepted messages are stored; None: in memory only.
         """
         if expected.question.kind == "join":
             raise ValueError("expected: a join message must go to a Register")
@@ -56,12 +56,12 @@ class Inbox:
 
     @property
     def closed(self) -> bool:
-        """Whether the sum was made: from then on nothing new is accepted."""
+        """Whether the round is closed: no new message is accepted."""
         return self._spool.closed
 
     @property
     def received(self) -> tuple[str, ...]:
-        """Whose answers count, in alphabetical order."""
+        """The clients whose answers count, in alphabetical order."""
         return tuple(sorted(self._spool.messages))
 
     def accept(self, data: bytes) -> Receipt:
@@ -77,7 +77,7 @@ class Inbox:
         return "accepted"
 
     def close(self) -> Summed:
-        """The sum over everybody who answered; the same again after a restart."""
+        """The sum over all clients that answered; the same after a restart."""
         if self.expected.question.kind == "list":
             raise ValueError("lists are not summed; call close_lists()")
         self._spool.close()
@@ -85,14 +85,14 @@ class Inbox:
         return plain_sum([admitted(nobody, self.expected.grid), *self._bounded.values()])
 
     def close_lists(self) -> dict[str, IntArray]:
-        """(D,) each client's list in grid steps, noise and all, in alphabetical order."""
+        """Each client's noised list (D,) in grid steps, in alphabetical order of the clients."""
         if self.expected.question.kind != "list":
             raise ValueError("only lists are returned one by one; call close()")
         self._spool.close()
         return {client: self._lists[client] for client in sorted(self._lists)}
 
     def _checked(self, data: bytes) -> Message:
-        """Well-formed, from whom it says, in answer to this question, and within its bounds."""
+        """Decode a message; refused unless sender, question, shape and bounds are right."""
         expected = self.expected
         message = decode(data, expected.limits)
         self._check_sender(message)
@@ -137,7 +137,7 @@ class Register:
 
     @property
     def keys(self) -> Mapping[str, bytes]:
-        """The public key of everybody who joined."""
+        """The public key of every client that joined."""
         return dict(self._keys)
 
     @property
@@ -162,7 +162,7 @@ class Register:
         return "accepted"
 
     def close(self) -> Mapping[str, bytes]:
-        """Close registration; the clients of all rounds."""
+        """Close registration; returns the keys of the clients of all rounds."""
         self._spool.close()
         return self.keys
 
@@ -173,7 +173,7 @@ class Register:
             raise UnknownClient(
                 f"{client!r} is not on the roster of this federation; add the id before it joins"
             )
-        # The shape first: only a whole key can be asked whether it signed.
+        # Check the shape first: the body must be a whole key before it can verify the signature.
         check_header(message.header, self._question, KEY_WIDTH)
         key = key_of(message)
         if message.header.signer != fingerprint(key):

@@ -1,4 +1,4 @@
-"""One message from a stream: gated by its prefix, read in pieces, and in time."""
+"""Read one message from a stream: its size is checked first, and there is a deadline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cslr.federation.wire.codec import PREFIX_BYTES, SIGNATURE_BYTES, Limits, an
 __all__ = ["ByteStream", "read_message"]
 
 PIECE: Final = 64 * 2**10
-"""Bytes asked for at once, so that a sender who announces much and sends little costs little."""
+"""Bytes read at once, so that a sender that announces much and sends little uses little memory."""
 
 
 class ByteStream(Protocol):
@@ -21,8 +21,8 @@ class ByteStream(Protocol):
     def read(self, size: int, /) -> bytes:
         """Up to ``size`` bytes, as soon as there are any; none at the end.
 
-        One that may wait for ever is to raise ``TimeoutError`` itself, as a socket with a timeout
-        does: the deadline is looked at between two reads.
+        A read that may block must raise ``TimeoutError`` itself, as a socket with a timeout does:
+        the deadline is only checked between two reads.
         """
 
 
@@ -35,7 +35,7 @@ def read_message(
     """The bytes of the next message, to be decoded.
 
     Guarantee: nothing is read beyond what the prefix announces, and no more is kept than
-    ``limits`` allow, however the sender goes about it.
+    ``limits`` allow, whatever the sender does.
     """
     deadline = clock() + seconds
     prefix = _exactly(stream, PREFIX_BYTES, deadline, clock)
@@ -49,17 +49,17 @@ def _exactly(stream: ByteStream, length: int, deadline: float, clock: Callable[[
         try:
             piece = stream.read(min(PIECE, length - len(arrived)))
         except TimeoutError:
-            raise SenderTooSlow(_said(arrived, length, "no more data arrived in time")) from None
+            raise SenderTooSlow(_why(arrived, length, "no more data arrived in time")) from None
         except OSError as error:
             reason = error.strerror or "the connection failed"
-            raise TruncatedMessage(_said(arrived, length, reason)) from None
+            raise TruncatedMessage(_why(arrived, length, reason)) from None
         if not piece:
-            raise TruncatedMessage(_said(arrived, length, "the sender closed the connection"))
+            raise TruncatedMessage(_why(arrived, length, "the sender closed the connection"))
         arrived += piece
         if clock() > deadline:
-            raise SenderTooSlow(_said(arrived, length, "the deadline passed"))
+            raise SenderTooSlow(_why(arrived, length, "the deadline passed"))
     return bytes(arrived)
 
 
-def _said(arrived: bytearray, length: int, reason: str) -> str:
+def _why(arrived: bytearray, length: int, reason: str) -> str:
     return f"{reason} after {len(arrived)} of {length} bytes; send the whole message again"

@@ -1,11 +1,11 @@
-"""Accepted messages on disk, one file each, so that a server that crashed loses and doubles none.
+"""Accepted messages on disk, one file each, so that none is lost or counted twice after a crash.
 
     <client id in hex>.msg    the message, byte for byte
     closed                    written last: the digest of all messages that were counted
 
-A file is whole or not there, and it is there before the sender is told. Each message is signed, so
-whoever reads the spool checks every byte of it again. One server uses a spool at a time: the
-federation's ledger, which it holds locked, sees to that.
+A file is complete or absent, and it is on disk before the sender is acknowledged. Messages are
+signed, so every byte of them is checked again when the spool is read. Only one server uses a spool
+at a time, because it holds the lock of the federation's ledger.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Spool:
         self.messages[client] = message
 
     def close(self) -> None:
-        """From now on these messages are the round, also after a restart."""
+        """Fix the messages that count, also after a restart."""
         if not self.closed:
             self._write(_CLOSED, self._digest())
             self.closed = True
 
     def _digest(self) -> bytes:
-        """Of all messages, whatever the order they came in."""
+        """The digest of all messages, independent of their order."""
         each = [hashlib.sha256(self.messages[client]).digest() for client in sorted(self.messages)]
         return hashlib.sha256(b"".join(each)).hexdigest().encode()
 
@@ -57,7 +57,7 @@ class Spool:
     def _read(self, directory: Path) -> None:
         for path in sorted(directory.iterdir()):
             if path.name.endswith(".part"):
-                path.unlink()  # a write that a crash cut short: nobody was told of it
+                path.unlink()  # an incomplete write of a crash, never acknowledged
             elif path.suffix == ".msg":
                 self.messages[_client_of(path)] = path.read_bytes()
             elif path.name != _CLOSED:
@@ -79,7 +79,7 @@ def _client_of(path: Path) -> str:
 
 
 def is_known(message: Message, data: bytes, spool: Spool) -> bool:
-    """Whether this very message counts already; refuse one that may not count any more."""
+    """Whether this very message counts already; refused if another does or the round is closed."""
     client = message.header.client
     first = spool.messages.get(client)
     if first == data:

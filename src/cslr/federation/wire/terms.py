@@ -1,8 +1,8 @@
-"""Under which terms a client's integers were made: a digest that its signature covers.
+"""The terms under which a client's integers were made: a digest that its signature covers.
 
-Integers on a grid mean nothing by themselves: times S they are a contribution, and to which
-coordinates they belong the public space says. A message that does not name both could be counted
-under another bound than its sender clipped to, or in another space.
+Integers on a grid have a meaning only with the bound S, which scales them, and the public space,
+which defines their coordinates. A message that does not name both could be counted under another
+bound than its sender clipped to, or in another space.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cslr.privacy.values import Grid
 __all__ = ["NO_TERMS", "terms_of"]
 
 NO_TERMS: Final = bytes(TERMS_BYTES)
-"""Of a join, whose numbers are a key."""
+"""The terms of a join, whose body is a key."""
 
 
 def terms_of(grid: Grid, space: str, sigma: float | None = None) -> bytes:
     """(32 bytes) SHA-256 of bound S, steps, the sender's own noise and the public space's digest.
 
-    space: the digest of what else every client was told, in whatever form the federation uses.
+    space: the digest of the public space and of what else clients use, in any form.
     sigma: the noise multiplier of a list, which its sender adds; None: the sender adds none.
     """
     noise = None if sigma is None else float(sigma).hex()

@@ -19,12 +19,12 @@ from cslr.privacy.accounting import RDP_ORDERS, Charge, pld_epsilon, rdp_epsilon
 __all__ = ["Opinion", "opinions", "recount"]
 
 Kinds = Counter[tuple[float, float]]
-"""How many rounds there are of each (σ, q)."""
+"""The number of rounds of each (σ, q)."""
 _Coin = tuple[int, int, int]
 """Task, round, and how often a label of the round was released before."""
 
 _SHARED_ORDERS: Final = RDP_ORDERS[::6]
-"""Enough to compare two Rényi accountants order by order; all of them take Opacus seconds."""
+"""Enough orders to compare two Rényi accountants; with all of them Opacus takes seconds."""
 _FEW: Final = 24
 """Kinds of rounds up to which PLD and PRV are exact and quick."""
 _PRV_ERROR: Final = 0.02
@@ -41,10 +41,10 @@ class Opinion:
 
 
 def recount(charges: Sequence[Charge], sampled: bool, cap: int | None) -> Kinds:
-    """The rounds of the worst client: releases behind one coin are one Gaussian.
+    """The rounds of the worst client; releases that share a coin compose to one Gaussian.
 
-    sampled: whether amplification counts. With a cap the costliest tasks are taken; where sampling
-    leaves open which those are, all of them. Evaluations are counted whatever the cap.
+    sampled: whether amplification counts. With a cap only the costliest tasks count, or all tasks
+    if sampling leaves open which those are. Evaluations always count.
     """
     tasks = _by_task([charge for charge in charges if charge.part != "evaluation"], sampled)
     evaluations = _by_task([charge for charge in charges if charge.part == "evaluation"], sampled)
@@ -85,7 +85,7 @@ def opinions(rounds: Kinds, delta: float, epsilon: float) -> list[Opinion]:
     for accountant, ask in _ACCOUNTANTS.items():
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about orders at the edge, and of old NumPy names
+                warnings.simplefilter("ignore")  # about edge orders and old NumPy names
                 results.append(Opinion(accountant, *ask(rounds, delta, epsilon)))
         except ImportError:
             results.append(Opinion(accountant, "not installed", None))
@@ -99,9 +99,8 @@ def _pld(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
     """Privacy-loss distributions, never optimistic; many kinds are rounded up first."""
     computed = pld_epsilon(list(rounds.elements()), delta)
     slack = 1e-3 if len(rounds) <= _FEW else 5e-2
-    return f"{computed:.5g}", (1 - 1e-6) * epsilon - 1e-6 <= computed <= (
-        1 + slack
-    ) * epsilon + 1e-4
+    low, high = (1 - 1e-6) * epsilon - 1e-6, (1 + slack) * epsilon + 1e-4
+    return f"{computed:.5g}", low <= computed <= high
 
 
 def _rdp(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
@@ -111,7 +110,7 @@ def _rdp(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
 
 
 def _opacus(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
-    """Rényi by Opacus, to be the same as ours at the same orders."""
+    """Rényi by Opacus, which must equal ours at the same orders."""
     from opacus.accountants.analysis import rdp
 
     orders = list(_SHARED_ORDERS)
@@ -126,7 +125,7 @@ def _opacus(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
 
 
 def _prv(rounds: Kinds, delta: float, epsilon: float) -> _Answer:
-    """Privacy random variables: a bracket that must hold ε."""
+    """Privacy random variables: lower and upper bounds that must enclose ε."""
     import prv_accountant as prv
 
     if len(rounds) > _FEW or epsilon > 200:

@@ -10,14 +10,14 @@ A line per record, each numbered and naming the hash of the one before:
 
 A charge is on disk before its noise is drawn, and the sum it is for was kept beside the noise key
 before that. If the process dies in between, the release is finished from there, at no further cost
-and without asking anybody again: whether rows changed meanwhile can show neither in the ledger nor
-in what the program does. If key or sum are lost, the release is charged again. So a crash may
+and without asking any client again: neither the ledger nor the program's behaviour can then show
+whether rows changed meanwhile. If key or sum are lost, the release is charged again. So a crash may
 over-charge, never under-charge.
 
 A ledger belongs to a federation or data set, not to a run: a second run on the same data adds up.
 What a run keeps carries a ``Receipt``: the federation's id, number and hash of the record that paid
-for it. A ledger without that record was reset, rolled back or is another's, and is refused. The
-record is on disk before the receipt is, so no crash can bring about a receipt without its record.
+for it. A ledger without that record was reset or rolled back, or is another one, and is refused.
+The record is on disk before the receipt, so no crash can leave a receipt without its record.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["Federation", "Ledger", "Privacy", "Receipt"]
 Privacy = Literal["simulated", "enforced"]
 
 _VERSION: Final = 2
-"""1 had no id and no head, and is refused."""
+"""Format 1 had neither id nor head file, and is refused."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Federation:
 def opening(federation: Federation, keys: NoiseKeys) -> dict[str, object]:
     """The body of a new ledger's first record.
 
-    Its id is 16 bytes of the operating system, or of the seed where the keys follow from one: a
-    simulation stays the same byte for byte.
+    Its id is 16 random bytes of the operating system. With seeded keys it is derived from the seed,
+    so that a simulation is reproduced byte for byte.
     """
     if isinstance(keys, SeededKeys):
         identity = keys.seeds.digest("federation", federation.name)[:16]
@@ -79,7 +79,7 @@ def opening(federation: Federation, keys: NoiseKeys) -> dict[str, object]:
 
 
 def check_opening(path: Path, body: Mapping[str, Any], federation: Federation) -> None:
-    """Refuse the ledger of another federation, or of another promise."""
+    """Refuse the ledger of another federation, or of one with another privacy guarantee."""
     _check_version(path, body)
     declared = plain(_facts(federation))
     recorded = {name: value for name, value in body.items() if name not in ("version", "id")}
@@ -191,7 +191,7 @@ class Ledger:
 
     @property
     def id(self) -> str:
-        """The federation's own name among all: random, or derived from the seed of a simulation."""
+        """The unique id of the federation: random, or derived from the seed of a simulation."""
         return str(self.opening["body"]["id"])
 
     @property
@@ -201,7 +201,7 @@ class Ledger:
 
     @property
     def headless(self) -> bool:
-        """Whether nothing beside the file told how long it was when it was opened."""
+        """Whether there was no head file, which says how long the ledger is, when it was opened."""
         return self._chain.headless
 
     # -- what happens, in order ------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Ledger:
 
         The same means equal, and for a ``Sketch`` within the tolerance that it states.
         """
-        body = plain({"plan": plan.as_dict(), "public": dict(public)})
+        body = _plan_body(plan, public)
         with self._turn:
             fixed = self._entries.plan
             if fixed is None:
@@ -226,11 +226,11 @@ class Ledger:
     def upgrade_plan(
         self, plan: Plan, before: Mapping[str, object], now: Mapping[str, object]
     ) -> None:
-        """Note that public settings change from ``before`` to ``now``; σ, releases and cap stay.
+        """Record that public settings change from ``before`` to ``now``; σ, releases and cap stay.
 
         Refused while a release is unfinished: its sum was made under the settings before.
         """
-        body = plain({"plan": plan.as_dict(), "public": dict(now)})
+        body = _plan_body(plan, now)
         with self._turn:
             if not agree(self._entries.plan, body):
                 self.fix_plan(plan, before)
@@ -248,8 +248,8 @@ class Ledger:
             )
 
     def has_fixed(self, plan: Plan, public: Mapping[str, object]) -> bool:
-        """Whether this was written down, as ``fix_plan`` compares."""
-        return agree(self._entries.plan, plain({"plan": plan.as_dict(), "public": dict(public)}))
+        """Whether this plan with these settings is recorded, compared as by ``fix_plan``."""
+        return agree(self._entries.plan, _plan_body(plan, public))
 
     def afford(self, charge: Charge) -> None:
         """Raise ``BudgetExceeded`` if this charge would be refused; nothing is written."""
@@ -259,7 +259,7 @@ class Ledger:
     def charge(self, charge: Charge, tag_of: Callable[[bytes], str], kept: bytes = b"") -> bytes:
         """Make the cost of a release durable and hand out its noise key.
 
-        tag_of: names the sum under a key. kept: the sum, to finish the release after a crash.
+        tag_of: the tag of the sum under a key. kept: the sum, to finish the release after a crash.
         """
         with self._turn:
             record, key = self._repeated(charge, tag_of) or self._new_release(charge, tag_of, kept)
@@ -276,21 +276,21 @@ class Ledger:
         return None
 
     def noise_key(self, key: bytes, total: IntArray) -> bytes:
-        """The key of the noise that is added to an integer sum under a key handed out here."""
+        """The key of the noise for an integer sum, from the key that ``charge`` returned."""
         return self._keys.noise_key(key, total)
 
     def receipt(self, label: str) -> Receipt:
-        """Of the release of ``label`` that was charged last, to be kept beside it."""
+        """The receipt of the last charge of ``label``, to be kept beside the release."""
         if label not in self._paid:
             raise ValueError(f"{label!r} was not charged since the ledger was opened")
         return self._paid[label]
 
     def settle(self, label: str, digest: str) -> None:
-        """The result of ``label``, known by its digest, is safe on disk: forget the key."""
+        """The result of ``label``, with this digest, is safe on disk: delete its noise key."""
         with self._turn:
             for record in self._entries.open_charges(label):
                 attempt = record["body"]["attempt"]
-                # The key goes first: a crash in between leaves an open charge, never a key.
+                # The key is deleted first: a crash in between leaves an open charge, never a key.
                 self._keys.discard(label, attempt)
                 self._append("settled", {"label": label, "attempt": attempt, "digest": digest})
             self._paid.pop(label, None)
@@ -325,7 +325,7 @@ class Ledger:
                     f"{self.federation.name!r}: the ledger was replaced or started again. "
                     "Restore the ledger that belongs to this run"
                 )
-            # A crash came between keeping and settling it, be it in a first run or a later.
+            # A crash came between saving and settling it, in this run or an earlier one.
             if not self._entries.open_charges(label):
                 raise LedgerCorrupted(
                     f"the saved release {label!r} differs from the one that was recorded in "
@@ -333,7 +333,7 @@ class Ledger:
                 )
             self.settle(label, digest)
 
-    # -- what it says ----------------------------------------------------------------------------
+    # -- what was charged ------------------------------------------------------------------------
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -368,7 +368,7 @@ class Ledger:
     # -- within ----------------------------------------------------------------------------------
 
     def _charges(self, label: str | None = None) -> list[Charge]:
-        """All of them, or those of a label, in order."""
+        """All charges, or those of a label, in order."""
         fragment = field_text("kind", "charge") if label is None else field_text("label", label)
         with self._turn:
             records = list(self._chain.records(fragment))
@@ -394,7 +394,7 @@ class Ledger:
     def _repeated(
         self, charge: Charge, tag_of: Callable[[bytes], str]
     ) -> tuple[dict[str, Any], bytes] | None:
-        """In a simulation, an unfinished charge of the very same sum: it keeps no sums."""
+        """In a simulation, which keeps no sums: an unfinished charge of the very same sum."""
         if self._keys.seeded:
             for record, key, _ in self._open_releases(charge):
                 if tag_of(key) == record["body"]["tag"]:
@@ -438,6 +438,11 @@ class Ledger:
                 f"{head_of(path)} is missing, so it cannot be checked that {path} is "
                 "complete. Restore both from a backup, or account for this federation by hand"
             )
+
+
+def _plan_body(plan: Plan, public: Mapping[str, object]) -> Any:
+    """The record of a plan and its public settings, as it will be read back."""
+    return plain({"plan": plan.as_dict(), "public": dict(public)})
 
 
 class _NoKeys:

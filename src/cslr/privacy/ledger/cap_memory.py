@@ -5,10 +5,11 @@ cannot be decided from the rows alone. In a federation each device remembers its
 all clients are in one process it is a file next to the ledger, as private as the rows, written
 before any release. With sampling a task counts whether the client's coin let it take part or not: a
 second task after a lost coin would be a second chance, which amplification does not account for.
-So the file does not tell who took part, either.
+So the file does not show who took part, either.
 
-The file also lists the tasks that were asked about at all. Each is there before it is charged, so a
-file that lacks one of the ledger's tasks is an older copy, which would let clients speak again.
+The file also lists all tasks that any client was asked about. Each is there before it is charged,
+so a file that lacks one of the ledger's tasks is an older copy. It is refused, because it would let
+clients contribute beyond their cap.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from cslr.errors import PrivacyError
-from cslr.files import make_directory, write_atomic
+from cslr.files import write_atomic
 
 __all__ = ["CapMemory"]
 
 _ASKED: Final = "asked"
-"""Beside the clients, whose names are numbers."""
+"""The key of that list; the other keys are clients' numbers."""
 
 
 class CapMemory:
@@ -37,9 +38,9 @@ class CapMemory:
 
     @classmethod
     def at(cls, path: Path, begun: bool, charged: Collection[int | None] = ()) -> Self:
-        """Read it. begun: whether something was released already, so that it has to be there.
+        """Read or create the file. begun: whether something was released, so that it must exist.
 
-        charged: the tasks of all charges, each of which it has to know; None is no task.
+        charged: the tasks of all charges, all of which it must list; None is no task.
         """
         needed = {task for task in charged if task is not None}
         try:
@@ -62,8 +63,8 @@ class CapMemory:
     def admit(self, clients: Sequence[int], task: int, cap: int) -> list[bool]:
         """Which of ``clients`` may contribute to ``task``; those are on disk before this returns.
 
-        clients: all with rows of the task, before any coin is tossed. One that was admitted to the
-        task already may contribute again: a task is charged once.
+        clients: all with rows of the task, before any participation coin. One that was
+        admitted to the task already may contribute again, since a task counts once.
         """
         admitted = []
         asked = self._tasks.setdefault(_ASKED, [])
@@ -83,7 +84,6 @@ class CapMemory:
 
     def _write(self) -> None:
         try:
-            make_directory(self._path.parent)
             write_atomic(self._path, json.dumps(self._tasks, sort_keys=True).encode())
         except OSError as error:
             raise PrivacyError(

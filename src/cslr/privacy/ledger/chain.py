@@ -1,15 +1,16 @@
 """A file of records, each naming the hash of the one before: append-only, durable, locked.
 
-It knows nothing of what the records mean. Beside ``NAME.jsonl`` lies ``NAME.head``: number and hash
-of the newest record. A chain that is shorter than its head, or not the same, was rolled back or
-begun anew and is refused.
+It does not depend on what the records mean. Beside ``NAME.jsonl`` is ``NAME.head`` with the number
+and hash of the newest record. A chain that is shorter than its head says, or has another record at
+that number, was rolled back or started again, and is refused.
 
-After a crash nothing is refused that should go on: a record is on disk before the head names it, so
-the head never runs ahead, and being one record behind is fine. It is overwritten in place, by less
-than a sector, so it is never half written. A first record without a head is a crash before the head
-was made; ``headless`` leaves it to the owner what to think of a longer one.
+A crash does not make a valid chain refused. A record is on disk before the head names it, so the
+head is never ahead of the chain, and it may be one record behind. It is overwritten in place, by
+less than a sector, so it is never half written. One record without a head is left by a crash before
+the head was created. The owner of the chain decides by ``headless`` whether to accept more records
+without a head.
 
-All of this stops accidents, not someone with write access to both files.
+This detects accidents, not manipulation by someone with write access to both files.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _encoder: Final = json.JSONEncoder(
 
 @dataclass
 class _Tip:
-    """How far a chain reaches: all that is kept of its records in memory."""
+    """The state of a chain after its last record: all that is in memory of a chain in a file."""
 
     count: int = 0
     hash: str = _START
@@ -79,7 +80,7 @@ class Chain:
         self._lines = bytearray()
         """The lines of a chain without a file."""
         self._place = 0
-        """Where the record that was looked up last begins: the next one is often behind it."""
+        """Offset of the record found last; the next one that is looked up is often after it."""
         self._file: int | None = None
         self._head: int | None = None
         self._process = os.getpid()
@@ -128,14 +129,14 @@ class Chain:
     def records(self, fragment: bytes = b"") -> Iterator[dict[str, Any]]:
         """The records in order, or those whose line contains ``fragment``.
 
-        Those of a file are read again: its bytes must be those that were verified or written.
+        A file is read again; its bytes must be those that were verified or written.
         """
         for line in self._content().splitlines():
             if fragment in line:
                 yield json.loads(line)
 
     def find(self, fragment: bytes) -> Iterator[dict[str, Any]]:
-        """The same without reading all of the file, starting at the record found last."""
+        """The same records without reading the whole file, starting at the record found last."""
         if self._tip.count == 0:
             return
         with self._view() as view:
@@ -183,7 +184,7 @@ class Chain:
             self.close()
             raise _unusable(path, "written", error) from error
         except BaseException:
-            # How much reached the disk is unknown: only opening it anew, which reads it, may go on.
+            # How much reached the disk is unknown: the file must be opened and read again.
             self.close()
             raise
 
@@ -214,7 +215,7 @@ class Chain:
     def _intact(self, line: bytes | bytearray) -> dict[str, Any]:
         try:
             record: dict[str, Any] = json.loads(line)
-            if record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"}):
+            if record["hash"] == _hash(record):
                 return record
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
@@ -224,7 +225,7 @@ class Chain:
         return LedgerCorrupted(f"{self._path} was changed while it was in use. {_NOT_ANEW}")
 
     def _point_at(self, path: Path, head: bytes) -> None:
-        """Let the head name the record just written; one that lags after a power cut is fine."""
+        """Let the head name the record just written; after a power cut it may lag behind."""
         if self._head is None:
             write_atomic(head_of(path), head)
             self._head = os.open(head_of(path), os.O_WRONLY | os.O_CLOEXEC)
@@ -238,9 +239,9 @@ def head_of(path: Path) -> Path:
 
 
 def read_chain(path: Path) -> Chain:
-    """The verified records of a file, to look at; nothing is locked or changed."""
+    """The verified records of a file, read-only; nothing is locked or changed."""
     try:
-        head = _read_head(path)  # before the records: whoever appends meanwhile is ahead of it
+        head = _read_head(path)  # read first: it may be behind the records, but not ahead
         content = path.read_bytes()
     except OSError as error:
         raise LedgerCorrupted(f"cannot read {path}: {error.strerror}") from None
@@ -253,12 +254,12 @@ def read_chain(path: Path) -> Chain:
 
 
 def canonical(value: object) -> str:
-    """The one spelling of a plain value."""
+    """The canonical JSON of a plain value."""
     return _encoder.encode(value)
 
 
 def field_text(name: str, value: str) -> bytes:
-    """How a field is spelt on the line of any record that has it."""
+    """The text of a field on the line of any record that has it."""
     return canonical({name: value})[1:-1].encode()
 
 
@@ -280,7 +281,7 @@ def _unusable(path: Path, what: str, error: OSError) -> PrivacyError:
 def _recover(path: Path, file: int) -> tuple[_Tip, bytes | None]:
     """Read and verify; an incomplete last line (a crash while writing) is cut off.
 
-    What a killed process handed over but did not sync is made durable before anyone relies on it.
+    What a killed process wrote but did not sync is synced before anything relies on it.
     """
     text = path.read_bytes()
     tip, lines = _verified(path, text)
@@ -300,7 +301,7 @@ def _recover(path: Path, file: int) -> tuple[_Tip, bytes | None]:
 
 
 def _head_line(number: int, digest: str) -> bytes:
-    """Always of one length, so that the next one covers it."""
+    """Always of the same length, so that the next one overwrites all of it."""
     return f"{number:012d} {digest}\n".encode()
 
 
@@ -312,7 +313,7 @@ def _read_head(path: Path) -> bytes | None:
 
 
 def _check_head(path: Path, lines: list[bytes], head: bytes | None) -> None:
-    """Refuse records that do not reach as far as the head, or reach it another way."""
+    """Refuse records that end before the head's, or have another one at its number."""
     if head is None:
         return
     text = head[:12].decode(errors="replace")
@@ -332,7 +333,7 @@ def _check_head(path: Path, lines: list[bytes], head: bytes | None) -> None:
 
 
 def _verified(path: Path, text: bytes) -> tuple[_Tip, list[bytes]]:
-    """How far the records of a file reach, and their lines without the newline."""
+    """The state after the last record of a file, and the records' lines without newlines."""
     *lines, last = text.split(b"\n")
     if not _is_torn(last):
         lines.append(last)
@@ -348,9 +349,9 @@ def _verified(path: Path, text: bytes) -> tuple[_Tip, list[bytes]]:
 
 
 def _is_torn(last: bytes) -> bool:
-    """Whether what follows the last newline is the beginning of a record, or nothing.
+    """Whether what follows the last newline is an incomplete record, or nothing.
 
-    A whole record there lost its newline to damage, not to a crash while writing.
+    An incomplete one is cut off; a complete one must fit the chain like any other.
     """
     try:
         json.JSONDecoder().raw_decode(last.decode(errors="replace"))
@@ -366,7 +367,7 @@ def _next_record(line: bytes, before: _Tip) -> dict[str, Any] | None:
         intact = (
             record["n"] == before.count
             and record["previous"] == before.hash
-            and record["hash"] == _hash({k: v for k, v in record.items() if k != "hash"})
+            and record["hash"] == _hash(record)
             and canonical(record).encode() == line
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -375,4 +376,6 @@ def _next_record(line: bytes, before: _Tip) -> dict[str, Any] | None:
 
 
 def _hash(record: Mapping[str, object]) -> str:
-    return hashlib.sha256(canonical(record).encode()).hexdigest()
+    """The hash of everything in a record but its own hash."""
+    content = {name: value for name, value in record.items() if name != "hash"}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -5,10 +5,10 @@
     written        the same with the time of its last change
     place          the directory in which the ledger lies
 
-Each is an HMAC-SHA256 under a random key of 32 bytes that lies in the same file, and so does a
-checksum over all of it. The file is readable by its owner alone, as private as the rows, and is
-never copied into a run directory. It does not depend on what the rows say; ``written`` changes with
-the time at which their file was saved.
+Each is an HMAC-SHA256 under a random key of 32 bytes, which is in the same file, as is a checksum
+over all of it. Only its owner can read the file. It is as private as the rows and never copied into
+a run directory. It does not depend on the contents of the rows; ``written`` changes with the time
+at which their file was saved.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True)
 class OwnRows:
-    """A file of rows, as far as its ledger is concerned."""
+    """What a ledger needs to know about a file of rows."""
 
     path: Path
     """Resolved: a link stands for the file it names."""
     stem: str
     """The file's name without its endings; ledger and pointer are named after it."""
     declared: bytes
-    """What was declared, in one spelling, without budget and number of clients."""
+    """What was declared, in canonical form, without budget and number of clients."""
 
     @property
     def beside(self) -> Path:
@@ -55,7 +55,7 @@ class OwnRows:
 
     @property
     def links(self) -> int:
-        """How many names the file has."""
+        """How many hard links the file has."""
         return self.path.stat().st_nlink
 
 
@@ -71,12 +71,12 @@ class Fingerprints:
 
     @classmethod
     def new(cls, rows: OwnRows, directory: Path) -> Self:
-        """Under a fresh key."""
-        empty = cls(_fresh_key(), (), "", "", "")
+        """Fingerprints of these rows under a fresh key."""
+        empty = cls(os.urandom(32), (), "", "", "")
         return empty.renewed(rows).at(directory)
 
     def renewed(self, rows: OwnRows) -> Self:
-        """With the file as it is now; what is declared about it now is added."""
+        """With the file as it is now, and its declaration added to the earlier ones."""
         declared = self._of("declaration", rows.declared.hex())
         recorded = self.declarations
         return replace(
@@ -87,34 +87,33 @@ class Fingerprints:
         )
 
     def at(self, directory: Path) -> Self:
-        """As of a ledger that lies in ``directory``."""
+        """With ``directory`` as the place of the ledger."""
         return replace(self, place=self._of("place", str(directory.resolve())))
 
     def lies_at(self, directory: Path) -> bool:
-        """Whether the ledger lies where it was written."""
+        """Whether ``directory`` is the recorded place of the ledger."""
         return self.at(directory).place == self.place
 
     def declares(self, rows: OwnRows) -> bool:
-        """Whether the same was declared about the ledger's rows, now or earlier."""
+        """Whether the ledger's rows had the same declaration, now or earlier."""
         return self._of("declaration", rows.declared.hex()) in self.declarations
 
     def is_file(self, rows: OwnRows) -> bool:
-        """Whether it is the very file, by whatever name; a deleted file's number is used again."""
+        """Whether it is the same file under any name; a deleted file's inode may be used again."""
         return self._of("file", _identity(rows.path)) == self.file
 
     def is_unchanged_file(self, rows: OwnRows) -> bool:
-        """Whether it is the very file, not written to since the last run on it."""
+        """Whether it is the same file, not written to since the last run on it."""
         return self._of("written", _identity_and_time(rows.path)) == self.written
 
     def write(self, directory: Path) -> None:
         """Durable when it returns, readable by its owner alone."""
-        path, body = directory / _NAME, self._body()
-        content = canonical({**body, "checksum": self._of("all", body)}).encode() + b"\n"
+        path = directory / _NAME
         with translated_disk_errors(path):
-            write_atomic(path, content)
+            write_atomic(path, self._content())
 
-    def _body(self) -> dict[str, object]:
-        return {
+    def _content(self) -> bytes:
+        body = {
             "version": _VERSION,
             "key": self.key.hex(),
             "declarations": list(self.declarations),
@@ -122,13 +121,14 @@ class Fingerprints:
             "written": self.written,
             "place": self.place,
         }
+        return canonical({**body, "checksum": self._of("all", body)}).encode() + b"\n"
 
     def _of(self, what: str, value: object) -> str:
         return hmac.new(self.key, canonical([what, value]).encode(), "sha256").hexdigest()
 
 
 def fingerprints_in(directory: Path) -> Fingerprints | None:
-    """What the ledger in ``directory`` knows of its rows; None: nothing yet."""
+    """The fingerprints beside the ledger in ``directory``; None: there are none yet."""
     path = directory / _NAME
     try:
         content = path.read_bytes()
@@ -149,10 +149,9 @@ _RESTORE: Final = (
 
 
 def _parsed(content: bytes) -> Fingerprints | None:
-    """What was written, if it is whole byte for byte."""
+    """The fingerprints, if ``content`` is byte for byte what was written."""
     try:
         body: dict[str, Any] = json.loads(content)
-        checksum = body.pop("checksum")
         fingerprints = Fingerprints(
             bytes.fromhex(body["key"]),
             tuple(body["declarations"]),
@@ -160,17 +159,10 @@ def _parsed(content: bytes) -> Fingerprints | None:
             body["written"],
             body["place"],
         )
-        whole = canonical(
-            {**fingerprints._body(), "checksum": fingerprints._of("all", fingerprints._body())}
-        )
+        intact = fingerprints._content() == content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    intact = whole.encode() + b"\n" == content and isinstance(checksum, str)
     return fingerprints if intact else None
-
-
-def _fresh_key() -> bytes:
-    return os.urandom(32)
 
 
 def _identity(path: Path) -> list[int]:

@@ -1,17 +1,16 @@
-"""One ledger for a file of rows: what it costs adds up in one place, or nothing starts.
+"""One ledger for each file of rows: all costs add up in it, and any other ledger is refused.
 
 The first ledger of a file leaves a pointer beside the rows, ``STEM.cslr-ledger``, which names the
 ledger's directory and id. From then on that ledger is used and no other. A copy or another name of
-the rows is recognised by what the ledgers in the same directory know of theirs (``ledger_rows``):
-the same declaration, or the same file. A ledger that lies elsewhere than it was written was moved
-or copied, and is refused until its holder says which (``cslr ledger moved``).
+the rows is recognised by the fingerprints of the ledgers in the same directory (``fingerprints``):
+the same declaration, or the same file. A ledger that is not at its recorded place was moved or
+copied, and is refused until its holder states that it was moved (``cslr ledger moved``).
 
-Order on disk: ledger, fingerprints, pointer, first charge. Whatever a crash leaves of these is
-completed by the next run, and nothing was charged before all of them are there.
+Order on disk: ledger, fingerprints, pointer, first charge. What a crash leaves incomplete, the next
+run completes; nothing is charged before all three are there.
 
-This stops accidents. Rows that were copied to another directory or machine without their ledger,
-copies whose declaration was changed, and files removed by somebody with write access cannot be
-recognised.
+This prevents accidents. It cannot recognise rows that were copied to another directory or machine
+without their ledger, copies with a changed declaration, or files that somebody removed.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Pointer:
     id: str
 
     def as_bytes(self) -> bytes:
-        """The one spelling."""
+        """The canonical bytes; a file with other bytes is damaged."""
         plain = {"version": _VERSION, "rows": self.rows, "ledger": str(self.ledger), "id": self.id}
         return canonical(plain).encode() + b"\n"
 
@@ -77,7 +76,7 @@ def ledger_directory(rows: OwnRows, given: Path | None = None) -> Path:
 
 
 def open_ledger(rows: OwnRows, directory: Path, federation: Federation) -> Ledger:
-    """The ledger of ``rows``, open and locked; tied to them before it can be charged."""
+    """The ledger of ``rows``, open and locked; linked to them before it can be charged."""
     with _locked(rows.path):
         ledger_directory(rows, directory)
         keys = EphemeralKeys(directory / "keys")
@@ -91,10 +90,10 @@ def open_ledger(rows: OwnRows, directory: Path, federation: Federation) -> Ledge
 
 
 def declare_moved(directory: Path, pointer: Path | None = None) -> list[Path]:
-    """Note that a ledger was moved to ``directory``: in its fingerprints and in its pointers.
+    """Record that a ledger was moved to ``directory``: in its fingerprints and in its pointers.
 
     pointer: that of its rows; None: those beside the ledger. Returns the pointers that were
-    changed. A copy is refused while a pointer names the original and that is there.
+    changed. A copy is refused while a pointer names the original and the original exists.
     """
     here = directory.resolve()
     ledger_id = Ledger.read(directory / _LEDGER).id
@@ -189,7 +188,7 @@ def _check_place(rows: OwnRows, directory: Path, pointer: Pointer | None) -> Non
 
 
 def _refuse_siblings(rows: OwnRows, directory: Path) -> None:
-    """Refuse rows for which another ledger lies, or is pointed at, in their directory."""
+    """Refuse rows that have another ledger in, or pointed at from, their directory."""
     this_ledger = directory.resolve()
     for ledger, of in sorted(_siblings(rows).items()):
         recorded = fingerprints_in(ledger) if ledger != this_ledger else None
@@ -232,7 +231,7 @@ def _siblings(rows: OwnRows) -> dict[Path, Path | None]:
 
 
 def _tie(rows: OwnRows, directory: Path, ledger_id: str) -> None:
-    """Write fingerprints and pointer, as far as they are not there as they should be."""
+    """Write fingerprints and pointer where they are missing or not up to date."""
     pointer = _read_pointer(rows.pointer)
     if pointer is not None and pointer.id != ledger_id:
         raise SecondLedger(
@@ -277,7 +276,7 @@ def _read_pointer(path: Path) -> Pointer | None:
 
 
 def _pointers_of(ledger_id: str, where: Path) -> dict[Path, Pointer]:
-    """The pointers at ``where``, a pointer or a directory of some, to the ledger with this id."""
+    """The pointers to the ledger with this id; ``where``: a pointer or a directory of them."""
     paths = sorted(where.glob("*.cslr-ledger")) if where.is_dir() else [where]
     read = {path: _read_pointer(path) for path in paths}
     return {
@@ -294,7 +293,7 @@ def _id_of(directory: Path) -> str | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time decides which ledger is the rows'."""
+    """Only one process at a time may decide which ledger belongs to the rows."""
     with translated_disk_errors(path):
         file = os.open(path, os.O_RDONLY)
     try:

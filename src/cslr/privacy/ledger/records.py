@@ -1,17 +1,17 @@
 """What a ledger holds: its entries, the public facts of its plan, and the keys of its noise.
 
 ``Entries`` is the state that follows from the records, updated with each of them. A charge need not
-iterate over all earlier ones, so their total time is linear. What is kept does not grow with the
-number of records: totals, and charges whose result is not known to be safe.
+iterate over all earlier ones, so their total time is linear. It has totals, and the charges whose
+result is not known to be safe, so it does not grow with the number of records.
 
 Facts are compared exactly, except a ``Sketch``: numbers that differ slightly between machines. Two
 sketches agree if their Euclidean distance is at most the tolerance that both state. No fact depends
 on private rows, and on one machine nothing is rounded: the same public vectors give the same bits.
 
 ``EphemeralKeys`` enforce privacy: 32 bytes of the operating system in a file readable by its owner
-alone, unlinked once the release is safe. In the same file lies the sum that is to be released: a
-release that was charged and then interrupted is finished from there, so what happens next does not
-depend on the rows at that time. ``SeededKeys`` make a simulation reproducible and give no
+alone, unlinked once the release is safe. The same file has the sum that is to be released. A
+release that was charged and then interrupted is finished from it, so the result does not depend on
+the rows at that time. ``SeededKeys`` make a simulation reproducible and give no
 protection.
 """
 
@@ -75,9 +75,9 @@ class Entries:
     """What the charges take from δ."""
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Take note of the next record."""
+        """Update the state with the next record."""
         try:
-            self._add(record["kind"], record["body"], record)
+            self._add(dict(record))
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise LedgerCorrupted(
                 f"record {record['n']} of the ledger is invalid ({error!r}): it was altered, "
@@ -93,11 +93,11 @@ class Entries:
         return [(label, attempt) for label, attempts in self._open.items() for attempt in attempts]
 
     def effective_cap(self, charges: Sequence[Charge]) -> int | None:
-        """The cap holds for one pass over the plan's releases; repeated or other ones all count.
+        """The cap, if every charge is one of the plan's releases, made once; else None: all count.
 
-        charges: all of them. An evaluation always counts, so it leaves the cap of the others as it
-        is. So does a release that the clients noise: a client remembers its tasks, so a repeated
-        one is no other task.
+        charges: all of the ledger. Two kinds may be repeated without losing the cap: evaluations,
+        which count anyway, and releases that the clients noise, because a client remembers its
+        tasks and a repetition is not another task.
         """
         labels = [charge.label for charge in charges if _once(charge)]
         once = len(set(labels)) == len(labels)
@@ -106,8 +106,8 @@ class Entries:
     def surely_within(self, budget: Budget, charge: Charge) -> bool:
         """Whether the budget holds after the charge even without amplification and without cap.
 
-        One evaluation of δ(ε), whatever was charged before. It can only err by saying no. Charges
-        at several rates are left to the accountant, which knows whether they go together.
+        It takes one evaluation of δ(ε), however many charges there are. False means that it is not
+        known. Charges at different rates are left to the accountant.
         """
         if not self._rates <= {charge.q}:
             return False
@@ -119,9 +119,10 @@ class Entries:
         left = budget.delta - self._reserved - charge.reserved
         return gaussian_delta(math.sqrt(precision), budget.epsilon) <= left
 
-    def _add(self, kind: str, body: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    def _add(self, record: dict[str, Any]) -> None:
+        kind, body = record["kind"], record["body"]
         if kind == "charge":
-            self._charge(body, dict(record))
+            self._charge(record)
         elif kind == "settled":
             attempts = self._open[body["label"]]
             del attempts[body["attempt"]]
@@ -133,9 +134,9 @@ class Entries:
         elif kind == "upgrade":  # the same plan, under other public settings
             self.plan = dict(body)
 
-    def _charge(self, body: Mapping[str, Any], record: dict[str, Any]) -> None:
-        charge = charge_in(body)
-        self._open.setdefault(charge.label, {})[body["attempt"]] = record
+    def _charge(self, record: dict[str, Any]) -> None:
+        charge = charge_in(record["body"])
+        self._open.setdefault(charge.label, {})[record["body"]["attempt"]] = record
         self.count += 1
         self._reserved += charge.reserved
         self._rates.add(charge.q)
@@ -144,13 +145,13 @@ class Entries:
 
 
 def charge_in(body: Mapping[str, Any]) -> Charge:
-    """The charge that a record is about."""
+    """The charge in the body of a record."""
     fields = Charge.__dataclass_fields__
     return Charge(**{name: body[name] for name in fields if name in body})
 
 
 def as_written(charge: Charge) -> dict[str, object]:
-    """As it is written; what ledgers did not have before is left out where it says nothing."""
+    """The fields of a charge on disk; newer ones are left out where they have their default."""
     usual = {"noise": "aggregator", "reserved": 0.0, "carried": None}
     return {
         name: value
@@ -178,19 +179,19 @@ def _precision_of(charge: Charge, scope: Scope) -> float:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a kept release carries: which record of which ledger paid for it. All public."""
+    """Stored with a release: which record of which ledger paid for it. All public."""
 
     federation: str
     number: int
     hash: str
 
     def as_text(self) -> str:
-        """One word, for the header of a file: several would stand in any order there."""
+        """As a single string: the header of a file does not keep the order of several."""
         return f"{self.federation}/{self.number}/{self.hash}"
 
     @classmethod
     def from_text(cls, text: str) -> Receipt:
-        """The inverse of ``as_text``; ``ValueError`` if it is none."""
+        """The inverse of ``as_text``; ``ValueError`` if the text is not a receipt."""
         federation, number, digest = text.split("/")
         return cls(federation, int(number), digest)
 
@@ -198,9 +199,10 @@ class Receipt:
 def objection(
     receipt: Receipt, label: str, federation: str, count: int, paid: Iterable[Mapping[str, Any]]
 ) -> str | None:
-    """Why none of the records ``paid``, those with its hash, paid for the release of ``label``.
+    """Why a receipt is not valid for the release of ``label``; None if it is.
 
-    count: how many records the ledger has. None: one of them did.
+    federation, count: id and number of records of the ledger. paid: its records that contain the
+    receipt's hash.
     """
     if receipt.federation != federation:
         return f"was charged to another federation, {receipt.federation}"
@@ -226,7 +228,7 @@ class Sketch(dict[str, Any]):
 
     @classmethod
     def of(cls, values: Iterable[Any], within: float) -> Self:
-        """The numbers of an array of any shape, with the distance that is allowed between two."""
+        """The numbers of an array of any shape. within: the distance at which two still agree."""
         flat = [float(value) for value in _flat(values)]
         if not all(map(math.isfinite, flat)):
             raise ValueError("values must be finite")
@@ -286,7 +288,7 @@ def _is_sketch(value: Any) -> bool:
 
 
 def _distance(before: dict[str, Any], after: dict[str, Any]) -> float:
-    """∞ unless both are sketches of as many numbers with the same tolerance."""
+    """Euclidean distance; ∞ for different lengths or tolerances."""
     one, two = before["values"], after["values"]
     if before["within"] != after["within"] or len(one) != len(two):
         return math.inf
@@ -308,7 +310,7 @@ class NoiseKeys(Protocol):
     """Whether a key follows from the release's name, so that repeating it repeats its noise."""
 
     def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
-        """A key for a new charge; durable, with ``kept``, if a crash must find it again."""
+        """A key for a new charge; on disk together with ``kept`` where ``recover`` needs it."""
 
     def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
         """The key of an unsettled charge and what was kept with it, if they still exist."""
@@ -324,8 +326,8 @@ class NoiseKeys(Protocol):
 class SeededKeys:
     """Keys that follow from a seed: ``privacy: simulated``.
 
-    The noise belongs to the seed and the release alone, whatever the sum: two machines whose
-    embeddings differ in the last bit draw the same noise, and their figures agree up to rounding.
+    The noise depends on the seed and the release, not on the sum: two machines whose embeddings
+    differ in the last bit draw the same noise, and their figures agree up to rounding.
     """
 
     seeded: ClassVar[bool] = True
@@ -335,7 +337,7 @@ class SeededKeys:
         return self.seeds.digest("noise key", label, attempt)
 
     def recover(self, label: str, attempt: int) -> tuple[bytes, bytes] | None:
-        return self.fresh(label, attempt, b""), b""
+        return self.fresh(label, attempt), b""
 
     def discard(self, label: str, attempt: int) -> None:
         """Nothing to forget: the seed is public."""
@@ -354,9 +356,11 @@ class EphemeralKeys:
     def fresh(self, label: str, attempt: int, kept: bytes = b"") -> bytes:
         key = os.urandom(32)
         path = self._path(label, attempt)
-        with _told(f"no noise key could be written to {self.directory}", "Nothing was charged"):
+        with _disk_errors(
+            f"no noise key could be written to {self.directory}", "Nothing was charged"
+        ):
             make_directory(self.directory, mode=0o700)
-            # A leftover of a crash before its charge was written belongs to no release.
+            # A file left by a crash before its charge was written belongs to no release.
             path.unlink(missing_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
@@ -376,7 +380,9 @@ class EphemeralKeys:
 
     def discard(self, label: str, attempt: int) -> None:
         path = self._path(label, attempt)
-        with _told(f"the noise key {path} could not be removed", "The release itself is complete"):
+        with _disk_errors(
+            f"the noise key {path} could not be removed", "The release itself is complete"
+        ):
             path.unlink(missing_ok=True)
             if self.directory.is_dir():
                 sync_directory(self.directory)
@@ -385,7 +391,7 @@ class EphemeralKeys:
         return key_for_sum(key, total)
 
     def left_over(self, unsettled: Iterable[tuple[str, int]]) -> list[Path]:
-        """Key files of no unsettled charge (label, attempt): whoever finds one can undo noise."""
+        """Key files of no unsettled charge (label, attempt), with which noise could be removed."""
         open_names = {self._path(label, attempt).name for label, attempt in unsettled}
         if not self.directory.is_dir():
             return []
@@ -413,15 +419,15 @@ def _hmac_of_sum(key: bytes, purpose: bytes, total: IntArray) -> hmac.HMAC:
 
 
 def _seal(key: bytes, kept: bytes) -> bytes:
-    """32 bytes by which damage to what is kept shows."""
+    """A checksum of 32 bytes over what is kept with a key."""
     code = hmac.new(key, b"kept\0", sha256)
     code.update(kept)  # not copied
     return code.digest()
 
 
 @contextlib.contextmanager
-def _told(what: str, state: str) -> Iterator[None]:
-    """An error of the disk, as its user can act on it."""
+def _disk_errors(what: str, state: str) -> Iterator[None]:
+    """Translate a disk error into one that says what to do."""
     try:
         yield
     except OSError as error:
@@ -443,12 +449,12 @@ class Unfinished:
     """(D,) a sum, or (b, D) the vectors of b clients."""
     grid: Grid
     senders: IntArray | None = None
-    """(b,) whose vectors these are, where they are sent by name."""
+    """(b,) the senders of the vectors, if these are sent under their names."""
     noised: bool = False
     """Whether the clients' noise is in it already, so that none is to be drawn."""
 
     def as_bytes(self) -> bytes:
-        """Everything that is needed to go on."""
+        """Everything that is needed to finish the release."""
         arrays = {
             "total": np.ascontiguousarray(self.total),
             "bound": np.array([self.grid.bound]),

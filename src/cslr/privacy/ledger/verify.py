@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Cost:
-    """An ε of the ledger beside what other accountants say."""
+    """An ε of the ledger and the results of other accountants for it."""
 
     scope: Scope
     adversary: Adversary
@@ -68,7 +67,7 @@ class Verification:
 
 
 def verify(path: Path) -> Verification:
-    """Check chain, head, plan, charges, keys and budget; count every ε again."""
+    """Check chain, head, plan, charges, keys and budget, and recompute every ε."""
     try:
         ledger = Ledger.read(path)
     except LedgerCorrupted as error:
@@ -91,7 +90,7 @@ def _chain(ledger: Ledger) -> Check:
 
 
 def _head(ledger: Ledger) -> Check:
-    """The head file; if it exists, reading the ledger has compared it."""
+    """The head file; if it exists, it was compared when the ledger was read."""
     if not ledger.headless:
         return Check("head", "the chain is complete up to the recorded head", True)
     needed = ledger.federation.privacy == "enforced" and ledger.newest[0] > 1
@@ -151,14 +150,12 @@ def _costs(ledger: Ledger) -> tuple[Cost, ...]:
         for adversary in ADVERSARIES:
             epsilon = ledger.epsilon(scope, adversary)
             counted = [c for c in charges if scope == "end_to_end" or c.part == "replay"]
-            results: Sequence[Opinion] = ()
             if adversary == "server" or any(c.sigma is None for c in counted) or not counted:
                 # Nothing to compute: ∞ by definition, or nothing spent.
                 expected = math.inf if counted else 0.0
                 results = [Opinion("definition", _shown(expected), epsilon == expected)]
             else:
-                rounds = recount(counted, adversary == "public", cap)
-                results = opinions_on(rounds, epsilon)
+                results = opinions_on(recount(counted, adversary == "public", cap), epsilon)
             costs.append(Cost(scope, adversary, epsilon, tuple(results)))
     return tuple(costs)
 

@@ -2,14 +2,14 @@
 
 In one process the sum is ``values.plain_sum``. Across machines it is double masking after Bonawitz
 et al. (2017): ``SumClient`` and ``SumServer`` exchange ``messages``, and the server learns the
-noised sum alone. Neither does any input or output, so tests, timing and a network run the same
+noised sum alone. Neither of them does input or output, so tests, timing and a network run the same
 code. docs/secure-sum.md describes the protocol.
 
-    terms      what everybody pinned: identities, threshold, colluders; and what one release is
-    messages   ten frozen messages, five each way     codec    their bytes, strictly
-    shamir     secret sharing                          masks    key agreement, masks, sealed shares
-    client     refuses whatever is not the protocol    state    what it keeps across a restart
-    server     collects, aborts cleanly, adds up       recover  takes the masks off
+    terms      what all parties pinned: identities, threshold, colluders; and one release
+    messages   ten frozen messages, five each way     codec    their bytes, strictly checked
+    shamir     secret sharing                         masks    key agreement, masks, sealed shares
+    client     refuses what is not in the protocol    state    what it keeps across a restart
+    server     collects, aborts cleanly, adds up      recover  removes the masks
 """
 
 from __future__ import annotations

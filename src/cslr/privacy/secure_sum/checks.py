@@ -1,8 +1,8 @@
-"""What a member checks before it answers. Each function returns, or raises one named refusal.
+"""What a member checks before it answers. A failed check raises a leaf of ``SumRefused``.
 
-The server is not trusted with anything but delivery: every key must be signed by the identity that
-this member pinned, every set must be made of those that took part before, and the terms must be its
-own. A hostile server can end a session; it cannot make a member say more than the protocol does.
+The server is trusted only to deliver messages: every key must be signed by the identity that this
+member pinned, every set must consist of members of the phase before, and the terms must be its own.
+A hostile server can end a session; it cannot make a member reveal more than the protocol does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 
 def check_invitation(invitation: Invitation, terms: SumTerms, epoch: int) -> None:
-    """A new epoch under the pinned terms."""
+    """Refuse an invitation to an old epoch or under other terms than the pinned ones."""
     offered = (invitation.members, invitation.threshold, invitation.colluders)
     pinned = (len(terms.identities), terms.threshold, terms.colluders)
     for name, value, agreed in zip(("n", "t", "c"), offered, pinned, strict=True):
@@ -71,9 +71,11 @@ def check_invitation(invitation: Invitation, terms: SumTerms, epoch: int) -> Non
 def check_book(
     request: ShareRequest, terms: SumTerms, member: int, own_key: bytes, state: ClientState
 ) -> tuple[tuple[int, bytes], ...]:
-    """The channel keys of an epoch, in order, every one signed by its owner."""
+    """The channel keys of an epoch in order; refused unless each is signed by its owner."""
     if request.epoch != state.epoch:
-        raise SessionReplayed(f"the keys of epoch {request.epoch} in epoch {state.epoch}")
+        raise SessionReplayed(
+            f"the keys are of epoch {request.epoch}, but this member is in epoch {state.epoch}"
+        )
     if request.session <= state.last_shared:
         raise SessionReplayed(f"session {request.session} is not later than {state.last_shared}")
     numbers = [key.member for key in request.keys]
@@ -98,7 +100,7 @@ def _check_peer_key(key: PeerKey, epoch: int, terms: SumTerms) -> None:
 
 
 def check_release(requested: Release, planned: Release) -> None:
-    """The server asks for the very release that this member would contribute to."""
+    """Refuse another release than the one that this member would contribute to."""
     for name in ("label", "coordinates", "sigma", "grid"):
         value, agreed = getattr(requested, name), getattr(planned, name)
         if value != agreed:
@@ -108,15 +110,15 @@ def check_release(requested: Release, planned: Release) -> None:
 def check_parcels(
     request: MaskRequest, terms: SumTerms, own: Parcel, book: Collection[int]
 ) -> tuple[Parcel, ...]:
-    """All that shared, in order: members of the epoch, itself with its own keys.
+    """The parcels of all that shared, in order; this member's own must show its own keys.
 
-    Whether the others' keys are theirs is seen when their shares are unsealed.
+    The others' keys are verified when their shares are unsealed.
     """
     _check_members([each.member for each in request.parcels], book, terms)
     parcels = {each.member: each for each in request.parcels}
     shown = parcels.get(own.member)
     if shown is None:
-        raise NotASurvivor("this member shared its secrets, and the server asks without them")
+        raise NotASurvivor("this member shared its secrets, but the server's request leaves it out")
     if (shown.mask_key, shown.commitment) != (own.mask_key, own.commitment):
         raise OwnKeyChanged("the server shows another mask key or commitment as this member's")
     return tuple(parcels[member] for member in sorted(parcels))
@@ -125,7 +127,7 @@ def check_parcels(
 def check_survivors(
     request: ConsentRequest, session: SumSession, member: int, terms: SumTerms
 ) -> None:
-    """Everybody that shared is either alive or dropped, and enough are alive."""
+    """Refuse unless each member that shared is either alive or dropped, and enough are alive."""
     shared = {each.member for each in session.held}
     for numbers in (request.alive, request.dropped):
         if len(set(numbers)) != len(numbers):
@@ -138,10 +140,10 @@ def check_survivors(
         raise UnknownMember(f"member {min(named - shared)} did not share in this session")
     if named != shared:
         raise MembersChanged(
-            f"member {min(shared - named)} shared, and is neither alive nor dropped now"
+            f"member {min(shared - named)} shared, but is named neither alive nor dropped"
         )
     if member not in request.alive:
-        raise NotASurvivor("this member sent its vector, and the server calls it dropped")
+        raise NotASurvivor("this member sent its vector, but the server calls it dropped")
     if len(request.alive) < terms.quorum:
         raise TooFewMembers(
             f"{len(request.alive)} members are alive; at least {terms.quorum} must agree"
@@ -155,16 +157,16 @@ def check_consents(
     quorum: int,
     tag_of: Callable[[int], bytes],
 ) -> None:
-    """Enough survivors, this member among them, agreed to exactly the set that it agreed to.
+    """Refuse unless enough survivors, this member among them, consented to the same set as it did.
 
-    tag_of: what a member that agreed to the same set would have sent to this one.
+    tag_of: the tag that a member which consented to this set would have sent to this one.
     """
     others = [member for member, _ in request.consents]
     if len(set(others)) != len(others):
         raise DuplicateMember("a member's consent is counted twice")
     for member in others:
         if member == own_number or member not in session.alive:
-            raise UnknownMember(f"member {member} is not another of the survivors, and consents")
+            raise UnknownMember(f"member {member} consents, but is not another survivor")
     false = [
         member for member, tag in request.consents if not hmac.compare_digest(tag, tag_of(member))
     ]
@@ -177,14 +179,14 @@ def check_consents(
 
 
 def in_phase(state: ClientState, session: int, phase: Phase) -> SumSession:
-    """The session of a request, if this member is ready for it."""
+    """The session of a request; refused unless this member is in the given phase of it."""
     order: Sequence[Phase] = ("shared", "masked", "consented")
     current = state.session
     if current is None or session != current.number:
         if session == state.last_unmasked:
             raise SecondRequest(f"session {session} was unmasked already")
         if session <= state.last_shared:
-            raise SessionReplayed(f"session {session} is over; it is not taken up again")
+            raise SessionReplayed(f"session {session} is over and cannot be resumed")
         raise OutOfTurn(f"this member has not shared secrets for session {session}")
     if order.index(current.phase) > order.index(phase):
         raise SecondRequest(f"this request of session {session} was answered already")
@@ -194,13 +196,13 @@ def in_phase(state: ClientState, session: int, phase: Phase) -> SumSession:
 
 
 def transcript_of(terms: bytes, release: Release, parcels: Sequence[Parcel]) -> bytes:
-    """32 bytes that name the release and all that shared, with their keys."""
+    """32 bytes that identify the release and all that shared, with their keys."""
     keys = (struct.pack("<I", p.member) + p.mask_key + p.commitment for p in parcels)
     return hashlib.sha256(b"transcript" + terms + release.digest + b"".join(keys)).digest()
 
 
 def consent_digest(transcript: bytes, session: int, alive: Sequence[int]) -> bytes:
-    """What is signed in consent; those that shared, hence the dropped, are in the transcript."""
+    """What is signed as consent; the transcript has all that shared, and so the dropped, too."""
     numbers = struct.pack(f"<QI{len(alive)}I", session, len(alive), *sorted(alive))
     return hashlib.sha256(b"survivors" + transcript + numbers).digest()
 
@@ -210,7 +212,7 @@ def _check_members(numbers: Sequence[int], known: Collection[int], terms: SumTer
         raise DuplicateMember("the server names a member twice")
     for number in numbers:
         if number not in known:
-            raise UnknownMember(f"member {number} is not one of this sum")
+            raise UnknownMember(f"member {number} is not part of this sum")
     least = max(terms.quorum, LEAST_MEMBERS)
     if len(numbers) < least:
         raise TooFewMembers(f"{len(numbers)} members take part; at least {least} must")

@@ -1,4 +1,4 @@
-"""A member's side of the secure sum: it answers what the protocol asks, once, and nothing else.
+"""A member's side of the secure sum: it answers each request of the protocol once.
 
     client = SumClient(terms, identity, most_sessions=40)
     keys = client.join(invitation)
@@ -7,12 +7,12 @@
     consent = client.consent(consent_request)
     answer = client.unmask(unmask_request)      # with the next session's shares, if asked
 
-A refusal is a leaf of ``SumRefused`` and leaves the member as it was. After every answer
-``client.state()`` is to be written before the answer is sent; to send it again, keep its bytes.
+A refusal is a leaf of ``SumRefused`` and leaves the member as it was. After every answer write
+``client.state()`` to disk before the answer is sent. To resend an answer, keep its bytes.
 
-Guarantee: against the server and up to c members that work with it, what becomes known of an honest
-member's vector in a session is one sum with the noise shares of at least t − c honest members, its
-own among them. No noise share is used in two sessions.
+Guarantee: all that the server and up to c members that work with it learn in a session of an honest
+member's vector is one sum with the noise shares of at least t − c honest members, its own among
+them. No noise share is used in two sessions.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ A = TypeVar("A", bound=Answer)
 
 
 class SumClient:
-    """One member. Mutable: its state moves on with every answer."""
+    """One member. Mutable: its state advances with every answer."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SumClient:
     ) -> None:
         """most_sessions: masked vectors that may ever leave, whether or not a release follows.
 
-        state: of ``state()``, to go on after a restart.
+        state: the bytes of ``state()``, to resume after a restart.
         """
         public = identity.public_key().public_bytes_raw()
         if public not in terms.identities:
@@ -111,13 +111,13 @@ class SumClient:
 
     @property
     def sessions_left(self) -> int:
-        """How many masked vectors may still leave."""
+        """How many masked vectors this member may still send."""
         return self._most_sessions - len(self._state.noise_keys)
 
     # -- the five answers ------------------------------------------------------------------------
 
     def join(self, invitation: Invitation) -> Keys:
-        """A fresh channel key for a new epoch; whatever was under way is given up."""
+        """A fresh channel key for a new epoch; a session under way is given up."""
         check_invitation(invitation, self.terms, self._state.epoch)
         secret = X25519PrivateKey.generate()
         self._agreed = {}
@@ -142,16 +142,14 @@ class SumClient:
     ) -> Masked:
         """This member's vector with its noise share, under masks.
 
-        release: as this member's own plan has it. summed: its clipped vector, or the sum of its
-        people's; zeros if it has nothing to say. noise_key: 32 bytes of ``charge_share``, fresh
-        for this session, so that the cost is in this member's ledger by now.
+        release: as in this member's own plan. summed: its clipped vector, or the sum of those of
+        its people; zeros if it has no rows. noise_key: 32 bytes of ``charge_share``, fresh for
+        this session, so that the cost is already in this member's ledger.
         """
         session = in_phase(self._state, request.session, "shared")
         check_release(request.release, release)
         vector = _vector(summed, release)
-        parcels = check_parcels(
-            request, self.terms, self._own_parcel(session), dict(self._state.book)
-        )
+        parcels = self._parcels(request, session)
         held = tuple(self._held(parcel, session) for parcel in parcels)
         used = self._unused(noise_key)
         share = draw_share(self.terms.share_scale(release), release.coordinates, noise_key)
@@ -169,17 +167,16 @@ class SumClient:
     def check_mask(self, request: MaskRequest, release: Release) -> None:
         """Refuse what ``mask`` would refuse, so that nothing is charged for a request that fails.
 
-        Nothing changes, and nothing that depends on this member's vector is looked at.
+        It changes nothing and does not depend on this member's vector.
         """
         session = in_phase(self._state, request.session, "shared")
         check_release(request.release, release)
-        own, book = self._own_parcel(session), dict(self._state.book)
-        for parcel in check_parcels(request, self.terms, own, book):
+        for parcel in self._parcels(request, session):
             self._held(parcel, session)
         self._check_sessions()
 
     def consent(self, request: ConsentRequest) -> Consent:
-        """A signature under the set of survivors; one set for each session."""
+        """Sign the set of survivors; only one set for each session."""
         session = in_phase(self._state, request.session, "masked")
         check_survivors(request, session, self.number, self.terms)
         alive = tuple(sorted(request.alive))
@@ -193,7 +190,7 @@ class SumClient:
         return self._signed(Consent(session.number, self.number, digest, tags))
 
     def unmask(self, request: UnmaskRequest) -> Unmasked:
-        """Shares of the survivors' seeds and of the others' mask keys; then all is forgotten."""
+        """Shares of the survivors' seeds and of the others' mask keys; then the session is over."""
         session = in_phase(self._state, request.session, "consented")
         digest = consent_digest(session.transcript, session.number, session.alive)
         check_consents(
@@ -251,18 +248,19 @@ class SumClient:
         return self._agreed[member]
 
     def _tag(self, session: int, way: tuple[int, int], digest: bytes) -> bytes:
-        """A consent to ``digest`` on the way from one member to another, this one among them."""
+        """The tag of a consent to ``digest``; way: sender and receiver, one of them this member."""
         peer = way[0] if way[1] == self.number else way[1]
         name = Context(self.terms.digest, session).pair(b"consent", *way)
         return consent_tag(self._channel(peer, self._state), name, digest)
 
-    def _own_parcel(self, session: SumSession) -> Parcel:
-        """What the server must show as this member's own."""
+    def _parcels(self, request: MaskRequest, session: SumSession) -> tuple[Parcel, ...]:
+        """The parcels of all that shared; this member's own must be as it sent it."""
         keys = public_of(session.mask_secret), commitment_of(session.seed)
-        return Parcel(self.number, *keys, bytes(SEALED_BYTES))
+        own = Parcel(self.number, *keys, bytes(SEALED_BYTES))
+        return check_parcels(request, self.terms, own, dict(self._state.book))
 
     def _held(self, parcel: Parcel, session: SumSession) -> Held:
-        """This member's shares of the secrets of one that shared."""
+        """This member's shares of the secrets of the member that sent ``parcel``."""
         if parcel.member == self.number:
             return Held(self.number, session.own_key_share, session.own_seed_share)
         name = Context(self.terms.digest, session.number).pair(b"share", parcel.member, self.number)
@@ -276,7 +274,7 @@ class SumClient:
         return Held(parcel.member, pair[:SHARE_BYTES], pair[SHARE_BYTES:])
 
     def _unused(self, noise_key: bytes) -> bytes:
-        """The fingerprint of a noise key that may be used now."""
+        """The fingerprint of a noise key; refused if it was used before or no session is left."""
         self._check_sessions()
         mark = hashlib.sha256(b"noise share" + noise_key).digest()[:16]
         if mark in self._state.noise_keys:

@@ -1,11 +1,11 @@
-"""The bytes of the messages of a secure sum: one spelling each, no pickle, sizes checked first.
+"""The bytes of the messages of a secure sum: one encoding each, no pickle, sizes checked first.
 
     6 bytes    magic "CSUM", version, kind
     body       fixed fields; a count before what is repeated; little-endian
     64 bytes   of an answer: Ed25519 over the terms and SHA-256 of all before
 
 Guarantee: ``decode`` returns a message or raises a ``MessageError``, whatever the bytes, and makes
-nothing larger than ``SumLimits`` allows. Who signed is not known before somebody verified it.
+nothing larger than ``SumLimits`` allows. The sender is unknown until the signature is verified.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ __all__ = ["SIGNATURE_BYTES", "SumLimits", "decode", "encode", "unsigned"]
 
 MAGIC: Final = b"CSUM"
 VERSION: Final = 2
+_PREFIX: Final = MAGIC + bytes([VERSION])
 SIGNATURE_BYTES: Final = 64
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class SumLimits:
 
     @property
     def bytes(self) -> int:
-        """No message of this size or above is looked at."""
+        """The largest message that is read."""
         a_member = 4 + 32 + SIGNATURE_BYTES + 2 * SEALED_BYTES + SHARE_BYTES
         return 4096 + self.members * a_member + 8 * self.coordinates
 
@@ -121,17 +122,17 @@ class _Reader:
 
 
 def encode(message: Request | Answer) -> bytes:
-    """The one spelling of a message."""
+    """A message as bytes; equal messages have equal bytes."""
     return unsigned(message) + getattr(message, "signature", b"")
 
 
 def unsigned(message: Request | Answer) -> bytes:
-    """What the signature of an answer is made over; of a request, all of it."""
-    return _head(_KIND_OF[type(message)]) + _WRITERS[type(message)](message)
+    """The bytes that the signature of an answer covers; all bytes of a request."""
+    return _PREFIX + bytes([_KIND_OF[type(message)]]) + _WRITERS[type(message)](message)
 
 
 def decode(data: bytes, limits: SumLimits) -> Request | Answer:
-    """The message in these bytes, if they are one and nothing else."""
+    """The message in these bytes; refused unless they are exactly one."""
     if len(data) > limits.bytes:
         raise MessageTooLarge(f"{len(data)} bytes; at most {limits.bytes} are read")
     reader = _Reader(data, limits)
@@ -139,21 +140,12 @@ def decode(data: bytes, limits: SumLimits) -> Request | Answer:
         raise MalformedMessage("this is no message of a secure sum: it does not begin with CSUM")
     if (version := reader.u8()) != VERSION:
         raise UnsupportedVersion(f"format {version} is not read here, only {VERSION}")
-    message = _by_kind(reader)
-    reader.end()
-    return message
-
-
-def _by_kind(reader: _Reader) -> Request | Answer:
     read = _READERS.get(kind := reader.u8())
     if read is None:
         raise WrongKind(f"unknown kind {kind} of message in a secure sum")
     message: Request | Answer = read(reader)
+    reader.end()
     return message
-
-
-def _head(kind: int) -> bytes:
-    return MAGIC + bytes([VERSION, kind])
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -250,7 +242,7 @@ def _read_open_shares(r: _Reader) -> tuple[bytes, ...]:
 def _read_following(r: _Reader) -> Shares | None:
     if not r.flag():
         return None
-    if r.raw(5) != _head(0)[:5]:
+    if r.raw(len(_PREFIX)) != _PREFIX:
         raise MalformedMessage("the next session's shares do not begin as a message does")
     if r.u8() != _KIND_OF[Shares]:
         raise WrongKind("only the shares of the next session may come with an unmasking answer")

@@ -1,4 +1,4 @@
-"""What the server checks of an answer. Each function returns or raises a ``MessageError``."""
+"""What the server checks in an answer. A failed check raises a ``MessageError``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_current", "check_following", "check_shares", "check_signature"
 
 
 def check_signature(answer: Answer, terms: SumTerms) -> bytes:
-    """The sender wrote these very bytes under these terms; returns what it signed."""
+    """Check that the sender signed these very bytes under these terms; returns their digest."""
     public, digest = terms.identities[answer.sender], body_digest(unsigned(answer))
     if not verifies(public, answer.signature, terms.digest, digest):
         raise BadSignature(f"the signature is not that of member {answer.sender}")
@@ -22,7 +22,7 @@ def check_signature(answer: Answer, terms: SumTerms) -> bytes:
 
 
 def check_current(answer: Answer, epoch: int, session: int) -> None:
-    """It belongs to the epoch or the session that is going on."""
+    """Check that it belongs to the current epoch or session."""
     now = epoch if isinstance(answer, Keys) else session
     theirs = answer.epoch if isinstance(answer, Keys) else answer.session
     if theirs < now:
@@ -32,7 +32,7 @@ def check_current(answer: Answer, epoch: int, session: int) -> None:
 
 
 def check_shares(shares: Shares, session: int, members: Sequence[int]) -> None:
-    """One sealed share for each other member."""
+    """Check that there is one sealed share for each other member."""
     if shares.session != session:
         raise OldRound(f"shares for session {shares.session} instead of {session}")
     if len(shares.sealed) != len(members) - 1:
@@ -40,7 +40,7 @@ def check_shares(shares: Shares, session: int, members: Sequence[int]) -> None:
 
 
 def check_following(shares: Shares, answer: Unmasked, members: Sequence[int]) -> None:
-    """The next session's shares are from the member that sends them."""
+    """Check that the next session's shares are those of the member that sends them."""
     if shares.sender != answer.sender:
         raise BadField(f"member {answer.sender} sends shares of member {shares.sender}")
     check_shares(shares, answer.session + 1, members)

@@ -1,4 +1,4 @@
-"""Keys between two members, the masks they make, and shares sealed for one of them.
+"""Keys between two members, masks made from keys, and shares sealed for one receiver.
 
 X25519 gives two members a secret, HKDF-SHA256 derives one key for each purpose, AES-256-CTR turns a
 key into a mask over 64-bit words, AES-256-GCM seals what only one receiver may read, HMAC-SHA256
@@ -42,7 +42,7 @@ __all__ = [
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
 CONSENT_BYTES: Final = 16
-"""Of a tag under a set of survivors: 128 bits of HMAC-SHA256."""
+"""Length of the tag with which a member consents to a set of survivors: 128 bits."""
 _PROTOCOL: Final = b"cslr secure sum 2\0"
 
 
@@ -53,7 +53,7 @@ class Context:
         self._names = _PROTOCOL + terms + struct.pack("<Q", session) + release
 
     def pair(self, purpose: bytes, sender: int, receiver: int) -> bytes:
-        """What stands for one direction between two members."""
+        """The bytes that name one direction between two members, for this purpose."""
         return self._names + purpose + struct.pack("<II", sender, receiver)
 
     def pair_key(self, shared: bytes, one: int, other: int) -> bytes:
@@ -61,12 +61,12 @@ class Context:
         return _derive(shared, self.pair(b"pair", min(one, other), max(one, other)))
 
     def self_key(self, seed: bytes, member: int) -> bytes:
-        """The key of the mask that a member has alone."""
+        """The key of a member's own mask."""
         return _derive(seed, self.pair(b"self", member, member))
 
 
 class MaskSum:
-    """A sum of 64-bit words modulo 2⁶⁴, to which masks are added and from which they are taken."""
+    """A sum of 64-bit words modulo 2⁶⁴, to which masks are added or from which they are removed."""
 
     def __init__(self, coordinates: int) -> None:
         self.total: NDArray[np.uint64] = np.zeros(coordinates, dtype=np.uint64)
@@ -78,7 +78,7 @@ class MaskSum:
         self.total += words
 
     def add_mask(self, key: bytes, sign: Literal[1, -1]) -> None:
-        """Add the mask of this key, or take it away."""
+        """Add the mask of this key, or subtract it."""
         cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         cipher.update_into(self._zeros, self._stream)
         words = np.frombuffer(self._stream, dtype="<u8", count=len(self.total))
@@ -89,7 +89,7 @@ class MaskSum:
 
 
 def agree(secret: X25519PrivateKey, public: bytes) -> bytes:
-    """The secret of two members; a ``ValueError`` for a point of small order."""
+    """The shared secret of two members; ``ValueError`` for a point of small order."""
     return secret.exchange(X25519PublicKey.from_public_bytes(public))
 
 
@@ -99,14 +99,14 @@ def public_of(secret: bytes) -> bytes:
 
 
 def commitment_of(seed: bytes) -> bytes:
-    """What is published of a seed of 256 random bits, to recognise it later."""
+    """The published commitment to a seed of 256 random bits."""
     return hashlib.sha256(_PROTOCOL + b"seed" + seed).digest()
 
 
 def seal(shared: bytes, name: bytes, plain: bytes, about: bytes) -> bytes:
-    """Encrypt for whoever has the same secret, under this name.
+    """Encrypt for the holder of the same shared secret, under a key derived for this name.
 
-    about: public bytes of the sender that the receiver can then trust to be the sender's.
+    about: public bytes that are authenticated to the receiver as the sender's.
     """
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(_derive(shared, name)).encrypt(nonce, plain, about)
@@ -122,12 +122,12 @@ def unseal(shared: bytes, name: bytes, sealed: bytes, about: bytes) -> bytes | N
 
 
 def consent_tag(shared: bytes, name: bytes, digest: bytes) -> bytes:
-    """By which one member tells another, under this name, that it consents to this set."""
+    """The tag with which one member tells another that it consents to the set with this digest."""
     return hmac.digest(_derive(shared, name), digest, "sha256")[:CONSENT_BYTES]
 
 
 def body_digest(body: bytes) -> bytes:
-    """What is signed of a message: Ed25519 reads its message twice, a vector has 400 kB."""
+    """The digest that is signed: Ed25519 reads its message twice, and a vector has 400 kB."""
     return hashlib.sha256(body).digest()
 
 

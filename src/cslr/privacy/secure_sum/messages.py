@@ -11,7 +11,7 @@ server asks               a member answers     when
 ========================= ==================== ==================================================
 
 An answer is signed by its member's identity. Members are named by their number in the terms.
-Nothing here is checked beyond its form: ``codec`` reads the form, client and server the meaning.
+``codec`` checks only the form of a message; client and server check its meaning.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SEALED_BYTES: Final = NONCE_BYTES + 2 * SHARE_BYTES + TAG_BYTES
 
 @dataclass(frozen=True)
 class Invitation:
-    """The server asks for a channel key and says under which terms."""
+    """The server asks for a channel key under these terms."""
 
     epoch: int
     members: int  # n
@@ -78,7 +78,7 @@ class PeerKey:
 
 @dataclass(frozen=True)
 class ShareRequest:
-    """The channel keys of an epoch; the server asks for the shares of a session."""
+    """The channel keys of an epoch, with which the server asks for the shares of a session."""
 
     epoch: int
     session: int
@@ -94,15 +94,15 @@ class Shares:
     mask_key: bytes
     commitment: bytes
     sealed: tuple[bytes, ...]
-    """One for each other member of the epoch, in the order of their numbers. Each authenticates
-    mask key and commitment to its receiver."""
+    """One for each other member of the epoch, in the order of their numbers. Each also
+    authenticates mask key and commitment to its receiver."""
     signature: bytes = b""
     """Empty within an ``Unmasked``, whose signature covers it."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """What one member gets of another's ``Shares``; of its own, ``sealed`` is zeros."""
+    """The part of a member's ``Shares`` for one receiver; for itself ``sealed`` is zeros."""
 
     member: int
     mask_key: bytes
@@ -112,7 +112,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class MaskRequest:
-    """Who shared, and the release for which masked vectors are asked."""
+    """The members that shared, and the release for which the server asks for masked vectors."""
 
     session: int
     release: Release
@@ -134,7 +134,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class ConsentRequest:
-    """Whose vectors arrived and whose did not."""
+    """The members whose vectors arrived, and those whose did not."""
 
     session: int
     alive: tuple[int, ...]
@@ -143,31 +143,31 @@ class ConsentRequest:
 
 @dataclass(frozen=True)
 class Consent:
-    """A member's word that it agrees to one set of survivors."""
+    """A member's consent to one set of survivors."""
 
     session: int
     sender: int
     digest: bytes
     """Of the release, of all mask keys, and of who is alive and who dropped."""
     tags: tuple[bytes, ...]
-    """One for each other survivor, in order, which it alone can check."""
+    """One for each other survivor, in order; only that survivor can check it."""
     signature: bytes = b""
 
 
 @dataclass(frozen=True)
 class UnmaskRequest:
-    """Other survivors' consents; the server asks for the shares that take the masks off."""
+    """The other survivors' consents; the server asks for the shares that remove the masks."""
 
     session: int
     consents: tuple[tuple[int, bytes], ...]
     """Member, and its tag for the receiver of this request."""
     prepare: bool
-    """Whether the shares of the next session are to come along."""
+    """Whether the answer is to have the shares for the next session."""
 
 
 @dataclass(frozen=True)
 class Unmasked:
-    """For each member that shared: of a survivor its seed's share, of others their mask key's."""
+    """A share for each member that shared: of a survivor's seed, of a dropped one's mask key."""
 
     session: int
     sender: int

@@ -1,4 +1,4 @@
-"""How the server takes the masks off: from shares to secrets, from secrets to masks."""
+"""How the server removes the masks: shares give secrets, and secrets give masks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def recover_secrets(
 ) -> dict[int, bytes]:
     """The seed of every survivor and the mask secret of the others, by member.
 
-    shared: what each member that shared had published, in order. answers: for each that answered
-    the shares it holds, in the same order; the first ``threshold`` of them are used.
+    shared: the public part of what each member shared, in order. answers: by member that answered,
+    the shares that it holds, in the same order; those of the first ``threshold`` members are used.
     """
     chosen = sorted(answers)[:threshold]
     combined = combine([answers[member] for member in chosen], [member + 1 for member in chosen])

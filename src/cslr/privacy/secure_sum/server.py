@@ -1,4 +1,4 @@
-"""The server's side of the secure sum: it collects answers, goes on with whoever is left, adds up.
+"""The server's side of the secure sum: it collects the answers of each phase and adds up.
 
     server = SumServer(terms)
     invitation = server.invite(epoch=1)               # to everybody
@@ -7,11 +7,11 @@
     requests = server.ask_consent()
     requests = server.ask_unmask(charge, ledger)
     noised = server.finish()                          # then mechanism.publish
-    requests = server.ask_masks(next_release)         # the shares came along: three exchanges
+    requests = server.ask_masks(next_release)         # its shares came with the last answers
 
 Between them ``take(answer)`` counts an answer or raises a ``MessageError``; nothing of a refused
-answer is kept. Whoever did not answer before the next request is dropped. Too few: ``SumAborted``,
-and a new session is started with ``ask_shares``.
+answer is kept. A member that did not answer before the next request is dropped. If too few are
+left, ``SumAborted`` is raised; start a new session with ``ask_shares``.
 
 The server learns who took part and the sum with the clients' noise. It can spoil a sum or end it.
 """
@@ -70,7 +70,7 @@ _ORDER: Final = (Keys, Shares, Masked, Consent, Unmasked)
 
 @dataclass
 class _Round:
-    """One session as it goes."""
+    """The state of one session."""
 
     number: int
     shared: dict[int, Shares] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class _Round:
     alive: set[int] = field(default_factory=set)
     digest: bytes = b""
     consents: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    """Of each that consented, its tags by receiver."""
+    """By member that consented, its tags by receiver."""
     unmasked: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 class SumServer:
-    """The aggregator of one federation. Mutable: it moves from phase to phase."""
+    """The aggregator of one federation. Mutable: it goes from phase to phase."""
 
     def __init__(self, terms: SumTerms) -> None:
         self.terms = terms
@@ -105,7 +105,7 @@ class SumServer:
 
     @property
     def members(self) -> frozenset[int]:
-        """Those that sent channel keys in this epoch."""
+        """The members of this epoch: those that sent channel keys in time."""
         return frozenset(self._members)
 
     @property
@@ -115,7 +115,7 @@ class SumServer:
 
     @property
     def prepared(self) -> frozenset[int]:
-        """Those whose shares for the next session came with the last answers."""
+        """The members whose shares for the next session came with the last answers."""
         return frozenset(self._following)
 
     # -- the five requests -----------------------------------------------------------------------
@@ -135,7 +135,7 @@ class SumServer:
         """Begin a session among the members of the epoch."""
         if session <= self.session:
             raise ValueError(f"session must be later than {self.session}, not {session}")
-        self._enough(len(self._keys), "sent channel keys")
+        self._check_enough(len(self._keys), "sent channel keys")
         self._members = self._members or tuple(sorted(self._keys))
         self._index = {member: index for index, member in enumerate(self._members)}
         self._round, self._following = _Round(session), {}
@@ -144,14 +144,14 @@ class SumServer:
         return dict.fromkeys(self._members, ShareRequest(self._epoch, session, keys))
 
     def ask_masks(self, release: Release) -> dict[int, MaskRequest]:
-        """Ask those that shared for their vectors; after a finished session, those of the next."""
+        """Ask those that shared for their vectors; begins the next session if it has shares."""
         if self._following:
             self._round = _Round(self.session + 1, shared=self._following)
             self._following = {}
         elif self._expects is not Shares:
             raise ValueError("ask_shares comes before ask_masks")
         shared = self._round.shared = dict(sorted(self._round.shared.items()))
-        self._enough(len(shared), "shared their secrets")
+        self._check_enough(len(shared), "shared their secrets")
         self.terms.share_scale(release)
         self._round.release, self._round.total = release, MaskSum(release.coordinates)
         self._open(Masked, shared)
@@ -159,9 +159,9 @@ class SumServer:
 
     def ask_consent(self) -> dict[int, ConsentRequest]:
         """Ask the survivors to sign their set."""
-        self._in(Masked)
+        self._check_phase(Masked)
         alive = tuple(sorted(self._round.alive))
-        self._enough(len(alive), "sent a masked vector")
+        self._check_enough(len(alive), "sent a masked vector")
         dropped = tuple(sorted(self._round.shared.keys() - self._round.alive))
         assert self._round.release is not None
         parcels = [self._parcel(member, None) for member in self._round.shared]
@@ -173,16 +173,16 @@ class SumServer:
     def ask_unmask(
         self, charge: Charge, ledger: Ledger, prepare: bool = True
     ) -> dict[int, UnmaskRequest]:
-        """Ask those that signed for the shares that open the sum, if it can be paid for.
+        """Ask those that consented for the shares that unmask the sum, if the budget allows it.
 
         prepare: whether they send the shares of the next session along.
         """
-        self._in(Consent)
+        self._check_phase(Consent)
         assert self._round.release is not None
         check_claim(self._round.release.sigma, charge)
         ledger.afford(charge)
         consents = dict(sorted(self._round.consents.items()))
-        self._enough(len(consents), "signed the set of survivors")
+        self._check_enough(len(consents), "signed the set of survivors")
         self._open(Unmasked, consents)
         return {
             member: UnmaskRequest(
@@ -195,7 +195,7 @@ class SumServer:
 
     def finish(self) -> Noised:
         """The sum of the survivors' vectors and noise shares."""
-        self._in(Unmasked)
+        self._check_phase(Unmasked)
         current, release, total = self._round, self._round.release, self._round.total
         assert release is not None
         assert total is not None
@@ -216,7 +216,7 @@ class SumServer:
     # -- answers ---------------------------------------------------------------------------------
 
     def take(self, answer: Answer) -> None:
-        """Count an answer. The same again changes nothing; another of the same kind is refused."""
+        """Count an answer. A repeated answer changes nothing; a different one is refused."""
         name, mark = (type(answer), answer.sender), self._check_sender(answer)
         if name in self._seen:
             if self._seen[name] != mark:
@@ -237,7 +237,7 @@ class SumServer:
         self._seen[name] = mark
 
     def _check_sender(self, answer: Answer) -> bytes:
-        """From a member that was asked, about what is going on now; returns what it signed."""
+        """Refuse an answer that was not asked for; returns the digest of what was signed."""
         if answer.sender >= len(self.terms.identities):
             raise UnknownClient(f"there is no member {answer.sender} in this sum")
         digest = check_signature(answer, self.terms)
@@ -279,17 +279,17 @@ class SumServer:
     # -- within ----------------------------------------------------------------------------------
 
     def _open(self, kind: type[Answer], members: Iterable[int]) -> None:
-        """From now on answers of this kind are awaited, and of no other."""
+        """Expect answers of this kind, from these members, and of no other kind."""
         self._expects = kind
         self._addressed = frozenset(members)
         later = _ORDER[_ORDER.index(kind) :]
         self._seen = {name: mark for name, mark in self._seen.items() if name[0] not in later}
 
-    def _in(self, kind: type[Answer]) -> None:
+    def _check_phase(self, kind: type[Answer]) -> None:
         if self._expects is not kind:
             raise ValueError(f"this comes after the {kind.__name__} answers, not now")
 
-    def _enough(self, count: int, did: str) -> None:
+    def _check_enough(self, count: int, did: str) -> None:
         least = max(self.terms.quorum, LEAST_MEMBERS)
         if count < least:
             self._abort(count, least, did)

@@ -48,10 +48,10 @@ def split(secrets: Sequence[bytes], points: Sequence[int], threshold: int) -> li
 
 
 def combine(shares: Sequence[Sequence[bytes]], points: Sequence[int]) -> list[bytes | None]:
-    """The secrets behind ``shares[i][k]`` at point i, from exactly t points.
+    """The secrets of ``shares[i][k]`` at point i, from exactly t points.
 
-    None where the shares do not fit together; not every misfit shows, so compare with what was
-    committed to.
+    None where the shares do not fit together. Not every mismatch is detected, so compare a secret
+    with its commitment.
     """
     _check_points(points)
     stored = np.frombuffer(b"".join(b"".join(row) for row in shares), dtype="<u4")
@@ -63,7 +63,7 @@ def combine(shares: Sequence[Sequence[bytes]], points: Sequence[int]) -> list[by
 
 
 def are_shares(shares: Sequence[bytes]) -> bool:
-    """Whether each of these is residues modulo p, written as ``split`` writes them."""
+    """Whether each share consists of residues modulo p, in the form that ``split`` returns."""
     if any(len(share) != SHARE_BYTES for share in shares):
         return False
     return bool((np.frombuffer(b"".join(shares), dtype="<u4") < PRIME).all())
@@ -71,7 +71,7 @@ def are_shares(shares: Sequence[bytes]) -> bool:
 
 def _check_points(points: Sequence[int]) -> None:
     if not points or len(set(points)) != len(points):
-        raise ValueError("points must be different, and there must be some")
+        raise ValueError("points must be different, and at least one")
     if not all(0 < point < PRIME for point in points):
         raise ValueError("points must lie in 1..2^31 - 2")
 

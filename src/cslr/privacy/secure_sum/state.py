@@ -1,7 +1,7 @@
-"""What a member of a secure sum keeps across a restart, as one file of its own.
+"""What a member of a secure sum keeps across a restart, in a file of its own.
 
-PRIVATE: secret keys and shares. The owner writes it with mode 0600 before the answer that led to it
-is sent: then a restarted member never composes an answer twice. Damage is found by a checksum; a
+PRIVATE: secret keys and shares. The owner writes it with mode 0600 before it sends the answer that
+led to it, so that a restarted member never composes an answer twice. A checksum detects damage. A
 member whose state is lost counts as dropped and joins the next epoch.
 """
 
@@ -22,7 +22,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, repr=False)
 class Held:
-    """PRIVATE. What a member holds of one that shared: shares of its secrets."""
+    """PRIVATE. A member's shares of the secrets of one member that shared."""
 
     member: int
     key_share: bytes
@@ -49,7 +49,7 @@ class SumSession:
 
 @dataclass(frozen=True, repr=False)
 class ClientState:
-    """Everything that outlives a message."""
+    """Everything that is kept between messages."""
 
     epoch: int = 0
     channel_secret: bytes = b""
@@ -57,19 +57,19 @@ class ClientState:
     """The channel keys of this epoch's members, verified."""
     session: SumSession | None = None
     last_shared: int = 0
-    """The latest session for which secrets were shared; a session begins once."""
+    """The latest session for which secrets were shared; a later one must have a higher number."""
     last_unmasked: int = 0
     noise_keys: tuple[bytes, ...] = ()
-    """Fingerprints of the noise shares that left: one for every masked vector, ever."""
+    """Fingerprints of the noise shares used: one for every masked vector that was ever made."""
 
     def in_session(self, **changes: Any) -> Self:
-        """The same with another state of its session."""
+        """The same with these changes of its session."""
         if self.session is None:
             raise ValueError("there is no session")
         return replace(self, session=replace(self.session, **changes))
 
     def between_sessions(self) -> Self:
-        """Without the epoch's and the session's secrets: what counts under other terms, too."""
+        """Without the secrets of epoch and session: what also holds under other terms."""
         return replace(self, channel_secret=b"", book=(), session=None)
 
     def as_bytes(self, terms: bytes) -> bytes:

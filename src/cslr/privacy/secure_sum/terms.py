@@ -1,7 +1,7 @@
 """What the parties of a secure sum agreed on before the first message. All of it is PUBLIC.
 
-A client takes both objects from files of its own and compares what the server asks with them; it
-takes nothing that protects it from the server.
+A client reads both objects from files of its own and compares the server's requests with them. It
+accepts nothing that protects it from the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cslr.privacy.values import Grid
 __all__ = ["LEAST_MEMBERS", "MOST_COORDINATES", "MOST_LABEL", "MOST_MEMBERS", "Release", "SumTerms"]
 
 LEAST_MEMBERS: Final = 3
-"""Of two, each learns the other's vector from the sum."""
+"""With two, each would learn the other's vector from the sum."""
 MOST_MEMBERS: Final = 10_000
 """A draw is below 64 times its scale, which is at most 2⁴⁰ steps: no sum leaves 2⁶⁰."""
 MOST_COORDINATES: Final = 2**24
@@ -49,7 +49,7 @@ class Release:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that name this release among all."""
+        """32 bytes that identify this release."""
         numbers = (self.coordinates, self.sigma, self.grid.bound, self.grid.steps)
         return hashlib.sha256(struct.pack("<IddI", *numbers) + self.label.encode()).digest()
 
@@ -64,7 +64,7 @@ class SumTerms:
     threshold: int
     """t: this many shares open a secret, and a sum has at least this many survivors."""
     colluders: int
-    """c: so many members may work with the server; the noise of the others suffices."""
+    """c: up to this many members may work with the server; the noise of the others suffices."""
 
     def __post_init__(self) -> None:
         n = len(self.identities)
@@ -91,7 +91,7 @@ class SumTerms:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that name these terms; every signature, key and mask depends on them."""
+        """32 bytes that identify these terms; every signature, key and mask depends on them."""
         head = struct.pack("<III", len(self.identities), self.threshold, self.colluders)
         return hashlib.sha256(head + b"".join(self.identities) + self.federation.encode()).digest()
 
@@ -100,10 +100,10 @@ class SumTerms:
         return share_scale(release.sigma, release.grid.steps, self.threshold, self.colluders)
 
     def multiplier(self, release: Release, survivors: int) -> float:
-        """All noise in a release of so many survivors, over the bound."""
+        """Standard deviation of all noise in a release of so many survivors, over the bound."""
         steps = release.grid.steps
         return effective_multiplier(release.sigma, steps, self.threshold, self.colluders, survivors)
 
     def reserved_delta(self, release: Release) -> float:
-        """What this release takes from δ for the sampler's own error."""
+        """The part of δ that the samplers' own error uses up in this release."""
         return reserved_delta(len(self.identities), release.coordinates)

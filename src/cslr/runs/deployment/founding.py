@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cslr.errors import ConfigError
@@ -54,7 +54,7 @@ class Wanted:
     unit: Unit
     cap: int | None = None
     rounds: int = 0
-    """Gradients that are asked for about each task; 0: its statistics, once."""
+    """Gradients that are asked for of each task; 0: its statistics, once."""
     evaluation: bool = False
     """Whether right answers on nodes' test rows are counted after the last task."""
 
@@ -69,7 +69,7 @@ class Founded:
     embedded: EmbeddedStream
 
     def save(self, folder: Path) -> None:
-        """Write the offer: what every member gets."""
+        """Write the offer, the files that every member gets."""
         make_directory(folder, PRIVATE_FOLDER)
         write_atomic(folder / "agreement.safetensors", self.agreement)
         write_atomic(folder / "source.json", self.source.model_dump_json().encode())
@@ -82,15 +82,15 @@ def usual_colluders(members: int) -> int:
 
 
 def usual_threshold(members: int, colluders: int) -> int:
-    """t: two thirds of the members, and so many that no two sets of survivors can be signed."""
+    """t: two thirds of the members, and enough that two sets of survivors cannot both be signed."""
     return max((members + colluders) // 2 + 1, math.ceil(2 * members / 3))
 
 
 def found(wanted: Wanted) -> Founded:
-    """Calibrate, agree, and write down what was agreed.
+    """Calibrate the plan, build the agreement and write the charter.
 
-    δ is set aside for as many coordinates as a release has, which follow from the plan: so the plan
-    is made twice, and the second must lead to the same coordinates.
+    A part of δ is reserved for each coordinate of a release, and the number of coordinates follows
+    from the plan. So the plan is made again until its releases have the reserved number.
     """
     _check_wanted(wanted)
     embedded = public_side(wanted.source, wanted)
@@ -99,10 +99,10 @@ def found(wanted: Wanted) -> Founded:
         stream = embedded.stream
         plan = _plan(wanted, len(stream.tasks), stream.tasks_per_person, coordinates)
         agreement = agree(public_context(embedded, plan, wanted))
-        found_size = _coordinates(agreement, embedded, wanted)
-        if found_size == coordinates:
+        needed = _coordinates(agreement, embedded, wanted)
+        if needed == coordinates:
             break
-        coordinates = found_size
+        coordinates = needed
     else:
         raise ConfigError("no plan fits its own number of coordinates; use another ε or δ")
     packed = pack_agreement(agreement)
@@ -110,7 +110,7 @@ def found(wanted: Wanted) -> Founded:
 
 
 def _check_wanted(wanted: Wanted) -> None:
-    """Refuse what nodes could not answer, before anything is embedded."""
+    """Refuse what nodes cannot answer, before anything is embedded."""
     stream = wanted.source.without_rows()
     tasks = [task.labels for task in stream.tasks]
     if wanted.rounds and not all_labels_in_every_task(tasks, len(stream.labels)):
@@ -124,7 +124,7 @@ def _check_wanted(wanted: Wanted) -> None:
     if declaration is None or declaration.test_rows == "public":
         raise ConfigError(
             "--evaluate private counts right answers on test rows of nodes; the test rows of an "
-            "embedded stream and those declared public are nobody's. Use --evaluate shown"
+            "embedded stream and those declared public belong to no node. Use --evaluate shown"
         )
     if declaration.columns.split is None and declaration.test_share is None:
         raise ConfigError(
@@ -146,6 +146,7 @@ def public_side(source: Source, wanted: Wanted) -> EmbeddedStream:
 
 def _plan(wanted: Wanted, tasks: int, tasks_per_person: int, coordinates: int) -> Plan:
     n, t, c = wanted.members, wanted.threshold, wanted.colluders
+    # Refuses numbers that a secure sum does not allow; the keys are placeholders.
     SumTerms("check", tuple(bytes([i // 256, i % 256] * 16) for i in range(n)), t, c)
     shares = ClientNoise(n, t, c, coordinates, wanted.spare)
     cap = wanted.cap or (tasks_per_person if wanted.unit == "person" else None)
@@ -155,7 +156,7 @@ def _plan(wanted: Wanted, tasks: int, tasks_per_person: int, coordinates: int) -
 
 
 def _coordinates(agreement: Agreement, embedded: EmbeddedStream, wanted: Wanted) -> int:
-    """D: of the release with the most."""
+    """D: the most coordinates of a release."""
     tasks = embedded.stream.tasks
     evaluated = 2 * len(tasks) if wanted.evaluation else 0
     if wanted.rounds:
@@ -178,7 +179,7 @@ def public_context(embedded: EmbeddedStream, plan: Plan, wanted: Wanted) -> Meth
 
 
 def _units(embedded: EmbeddedStream, wanted: Wanted) -> Units:
-    """What is declared of the units of privacy."""
+    """Public facts about the units of privacy, as declared."""
     stream = embedded.stream
     if wanted.unit == "client":
         return Units(wanted.members)
@@ -186,7 +187,7 @@ def _units(embedded: EmbeddedStream, wanted: Wanted) -> Units:
 
 
 def _nobody(embedded: EmbeddedStream, count: int) -> Population:
-    """So many registered units without a row, until the nodes are there."""
+    """Registered units without rows, in place of the nodes."""
     train = embedded.train
     return Population(train.z, train.labels, train.tasks, train.labels, count)
 
@@ -221,8 +222,8 @@ def _charter(wanted: Wanted, embedded: EmbeddedStream, plan: Plan, agreement: by
 
 
 def wanted_of(charter: Charter, source: Source) -> Wanted:
-    """What a charter was founded on."""
-    wanted = Wanted(
+    """The founder's decisions, from a charter."""
+    return Wanted(
         charter.name,
         source,
         charter.members,
@@ -232,5 +233,7 @@ def wanted_of(charter: Charter, source: Source) -> Wanted:
         charter.epsilon,
         charter.delta,
         charter.unit,
+        charter.cap,
+        charter.rounds,
+        charter.evaluation,
     )
-    return replace(wanted, cap=charter.cap, rounds=charter.rounds, evaluation=charter.evaluation)

@@ -1,4 +1,4 @@
-"""Join a federation: a node makes its keys, and pins what its operator agreed to."""
+"""Join a federation: a node makes its keys and pins what its operator agreed to."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Offer:
 
 
 def read_offer(folder: Path) -> Offer:
-    """The offer in a folder; refused unless its parts belong together and keep their promise.
+    """The offer in a folder; refused unless its files belong together.
 
-    What protects a unit must be as declared whether or not the rest is verified.
+    What protects a unit is compared with the declaration even if the agreement is not verified.
     """
     charter = read_model(folder / "charter.json", Charter)
     source = read_model(folder / "source.json", Source)
     agreement = (folder / "agreement.safetensors").read_bytes()
     if source.digest != charter.declaration or digest_of(agreement) != charter.agreement:
         raise ConfigError(
-            f"the files in {folder} do not belong together; ask the server for the offer anew"
+            f"the files in {folder} do not belong together; ask the server for the offer again"
         )
     charter.plan  # noqa: B018  refuses noise that is too little for the promised ε
     _check_promise(charter, source, unpack_agreement(agreement).clients_per_person)
@@ -51,19 +51,23 @@ def read_offer(folder: Path) -> Offer:
 def _check_promise(charter: Charter, source: Source, clipped_for: int) -> None:
     """Refuse a charter or an agreement that protects a unit less than the declaration says.
 
-    clipped_for: the nodes with rows of one person for which the agreement clips.
+    clipped_for: the number of nodes with rows of one person that the agreement's clip allows for.
     """
     declared = source.declared()
     shared = 1
     if declared is not None:
-        said, promised = declared.privacy, (charter.unit, charter.epsilon, charter.delta)
-        if promised[0] != said.unit or promised[1] > said.epsilon or promised[2] > said.delta:
+        least = declared.privacy
+        if (
+            charter.unit != least.unit
+            or charter.epsilon > least.epsilon
+            or charter.delta > least.delta
+        ):
             raise ConfigError(
                 f"the charter hides one {charter.unit} with ε = {charter.epsilon:g} and δ = "
-                f"{charter.delta:g}; declared is one {said.unit} with ε = {said.epsilon:g} and δ = "
-                f"{said.delta:g}; ask the server for a corrected offer"
+                f"{charter.delta:g}; declared is one {least.unit} with ε = {least.epsilon:g} and "
+                f"δ = {least.delta:g}; ask the server for a corrected offer"
             )
-        shared = declared.clients_per_person if said.unit == "person" else 1
+        shared = declared.clients_per_person if least.unit == "person" else 1
     if clipped_for < shared or (charter.evaluation and shared > 1):
         raise ConfigError(
             f"a person may have rows in {shared} nodes, but the offer clips as for {clipped_for} "
@@ -72,9 +76,9 @@ def _check_promise(charter: Charter, source: Source, clipped_for: int) -> None:
 
 
 def verify_agreement(offer: Offer) -> None:
-    """Build the agreement anew from what is declared and public, and compare.
+    """Build the agreement again from what is declared and public, and compare.
 
-    Machines differ in last bits, so it is compared as ledgers compare plans, by sketches.
+    Machines differ in last bits, so both are compared by sketches, as ledgers compare plans.
     """
     wanted = wanted_of(offer.charter, offer.source)
     computed, offered = (
@@ -93,7 +97,7 @@ def join(
 ) -> Member:
     """Make a node in ``folder``: its identity is made there and never leaves.
 
-    sessions: masked vectors that may ever leave it; None: the planned ones and the spare ones.
+    sessions: the most masked vectors that may leave it; None: the planned and the spare ones.
     """
     charter = offer.charter
     most = sessions or charter.sessions
@@ -122,7 +126,7 @@ def open_node(folder: Path) -> Node:
 
 
 def _check_result(files: Mapping[str, bytes], source: Source, charter: Charter) -> None:
-    """Refuse a model of other terms: `cslr predict` loads whatever encoder a model names."""
+    """Refuse a model that does not fit the charter: `cslr predict` loads the encoder it names."""
     if "model.json" not in files:
         return
     try:

@@ -1,8 +1,8 @@
 """What a node measures on its own test rows.
 
-Exact figures on somebody's rows are covered by no ε: they are shown on the node's own screen,
-stored and sent nowhere. Where the charter has an evaluation, right answers leave the node as any
-vector does, clipped and with noise, inside a secure sum.
+Exact figures on test rows are not covered by ε: they are shown on the node's own screen, and
+neither stored nor sent. Where the charter has an evaluation, counts of right answers leave the node
+like any vector: clipped, with noise, inside a secure sum.
 """
 
 from __future__ import annotations
@@ -26,29 +26,32 @@ __all__ = ["graded_rows", "own_accuracy"]
 def graded_rows(
     source: Source, charter: Charter, rows: dict[str, str | int], model: Path, head: str
 ) -> Graded:
-    """This node's test rows after the head with this SHA-256 answered them.
+    """This node's test rows, graded with the head that has this SHA-256.
 
-    None of them if the node has no test rows or another head, or one that is not for the labels and
-    tasks of the charter, whatever rows there are: it then sends zeros and noise. No row's score can
-    void another's answer.
+    Empty if the node has no test rows, another head, or a head for other labels or tasks than those
+    of the charter: it then sends zeros and noise. A score that is not a number counts as 0, so that
+    one row cannot prevent the answers to others.
     """
     nothing = np.zeros(0, dtype=np.int64)
+    empty = Graded(nothing > 0, nothing, nothing)
     files = sorted(model.glob("seed-*/head.safetensors"))
     if head not in {digest_of(file.read_bytes()) for file in files}:
-        return Graded(nothing > 0, nothing, nothing)
+        return empty
     _, embedded = embedded_rows(source, charter, rows)
     test, predictor = embedded.stream.test, load_predictor(model)
     facts = predictor.model
     if not len(test) or not _as_agreed(facts, charter):
-        return Graded(nothing > 0, nothing, nothing)
-    scored = facts.scenario == "task"
-    allowed = [facts.allowed(name if scored else None) for name in facts.tasks]
+        return empty
+    task_is_known = facts.scenario == "task"
+    allowed = [facts.allowed(name if task_is_known else None) for name in facts.tasks]
     units = np.zeros(len(test), dtype=np.int64) if charter.unit == "client" else test.people
     if units is None:
-        raise ConfigError("the declaration names no column of people; test rows are nobody's")
+        raise ConfigError(
+            "the declaration names no column of people, so test rows belong to no person"
+        )
     scores = np.nan_to_num(scores_by_unit(predictor.scores, embedded, units))
     right = right_rows(embedded, scores, allowed)
-    held = units >= 0  # a row without client is nobody's, and no unit
+    held = units >= 0  # a row without client belongs to no unit
     return Graded(right[held], test.tasks[held], units[held])
 
 
@@ -59,9 +62,9 @@ def _as_agreed(facts: ModelFacts, charter: Charter) -> bool:
 
 
 def own_accuracy(source: Source, charter: Charter, rows: dict[str, str | int], model: Path) -> str:
-    """One line about the head in ``model``: the share of texts whose first answer is right.
+    """One line about the head in ``model``: the share of texts whose best answer is right.
 
-    The test rows of an embedded stream are nobody's, so every node measures on all of them.
+    The test rows of an embedded stream belong to no node, so every node measures on all of them.
     """
     predictor = load_predictor(model)
     if charter.family == "tagging":

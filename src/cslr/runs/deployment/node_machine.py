@@ -39,7 +39,7 @@ _PAUSE: Final = 5.0
 def join_machine(
     offer: Path, folder: Path, name: str, rows: dict[str, str | int], sessions: int | None = None
 ) -> Application:
-    """Join with the keys that a machine needs; they are made here and stay here."""
+    """Join with all keys that a machine needs; private keys are made here and stay here."""
     member = join(read_offer(offer), folder, name, rows, sessions)
     for file in ("ca.crt", "address.json"):
         shutil.copyfile(offer / file, folder / file)
@@ -50,14 +50,14 @@ def join_machine(
 
 
 def renew_machine(folder: Path) -> Application:
-    """New keys for a node; it uses them from the roster on that names them."""
+    """New keys for a node, which uses them as soon as it has pinned a roster with them."""
     member = renew_identity(NodeFiles(folder))
     public = make_node_key(renewed(folder / "flower.key"))
     return _applied(folder, Application(member=member, flower=public))
 
 
 def _applied(folder: Path, application: Application) -> Application:
-    """Write what is sent to the server."""
+    """Write the application that the operator sends to the server."""
     content = application.model_dump_json(indent=2).encode() + b"\n"
     write_atomic(folder / f"{application.member.name}.member.json", content)
     return application
@@ -75,9 +75,9 @@ def run_node(folder: Path, going_on: Callable[[], bool], on_line: Callable[[str]
                 f"{node.pinned.name}: {own_accuracy(source, node.charter, node.pinned.rows, model)}"
             )
 
-        # Beside the answers: nobody waits for a figure that is for this screen alone.
+        # In a thread, so that answers do not wait for a figure that is only shown here.
         node.on_result = lambda model: Thread(target=measure, args=(model,), daemon=True).start()
-        node.population  # noqa: B018  read before anybody asks
+        node.population  # noqa: B018  read before the first question
         while going_on():
             try:
                 _answer_for(node, going_on, on_line)

@@ -23,7 +23,7 @@ __all__ = ["check_encoder", "embedded_rows", "rows_of_node"]
 def embedded_rows(
     source: Source, charter: Charter, rows: dict[str, str | int]
 ) -> tuple[Config, EmbeddedStream]:
-    """A node's rows, train and test, embedded: of its own file, or an embedded stream whole."""
+    """A node's train and test rows, embedded: of its own file, or of a whole embedded stream."""
     declaration = source.declared()
     if declaration is None:
         stream = source.with_rows()
@@ -38,7 +38,7 @@ def embedded_rows(
 def rows_of_node(source: Source, charter: Charter, rows: dict[str, str | int]) -> Population:
     """What a node learns from: its own file, or its part of an embedded stream.
 
-    The rows of an embedded stream are dealt out as in a simulation.
+    The rows of an embedded stream are assigned to nodes as a simulation assigns them to clients.
     """
     config, embedded = embedded_rows(source, charter, rows)
     everybody = population_of(config, embedded, source.seed)
@@ -53,7 +53,7 @@ def rows_of_node(source: Source, charter: Charter, rows: dict[str, str | int]) -
 
 
 def _check_one_unit(everybody: Population, charter: Charter) -> None:
-    """Where a node is the unit its rows are one client's, or it would add a vector for each."""
+    """Refuse rows of several clients where the node is the unit: each would add a vector."""
     clients = len(np.unique(everybody.clients))
     if charter.unit == "client" and clients > 1:
         raise ConfigError(
@@ -72,7 +72,7 @@ def check_encoder(embedded: EmbeddedStream, charter: Charter) -> None:
 
 
 def _held(everybody: Population, positions: np.ndarray, part: int) -> Population:
-    """The part of a population at these places; without rows one unit that says nothing."""
+    """The part of a population at these positions of ``held``; without rows, one unit with none."""
     units = np.unique(everybody.clients[positions])
     held = everybody.held[positions]
     return Population(

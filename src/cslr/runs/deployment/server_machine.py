@@ -46,7 +46,7 @@ class Application(BaseModel):
 
 
 def make_server_keys(served: Served, host: str, port: int) -> None:
-    """A certificate authority of this federation, the server's certificate, and its address."""
+    """Make the federation's certificate authority, and the server's certificate and address."""
     keys = served.path / "server" / "tls"
     make_directory(served.path / "server", PRIVATE_FOLDER)
     make_authority(keys, served.charter.name)
@@ -57,22 +57,22 @@ def make_server_keys(served: Served, host: str, port: int) -> None:
 
 
 def make_server_certificate(served: Served, host: str) -> None:
-    """A new key and certificate of the server; nodes know the authority that signs it."""
+    """A new key and certificate for the server, signed by the authority that nodes have."""
     keys = served.path / "server" / "tls"
     make_certificate(keys, "server", tuple({host, "127.0.0.1", "localhost"}), keys)
 
 
 def applications(served: Served) -> list[Application]:
-    """Everybody that applied, from the files in members/."""
+    """The applications of nodes, from the files in members/."""
     found = sorted((served.path / "members").glob("*.json"))
     return [read_model(path, Application) for path in found]
 
 
 def admit(served: Served, members: int | None = None) -> Roster:
-    """The roster of all that applied, written into the offer; the same again stays as it is.
+    """The roster of all nodes that applied, written into the offer unless it is there already.
 
-    members: how many they are now. It must be given where they are fewer than the charter has room
-    for, and where they are others than before: nobody joins or leaves by a misplaced file.
+    members: the number of members. It is required if they are fewer than the charter allows or not
+    the same as before, so that a misplaced file does not add or remove a member.
     """
     applied = tuple(each.member for each in applications(served))
     path = served.path / "offer" / "roster.json"
@@ -89,7 +89,7 @@ def admit(served: Served, members: int | None = None) -> Roster:
             f"for {served.charter.members}. If that is right, repeat the command with --members "
             f"{len(applied)}"
         )
-    # Flower's database only knows keys, and those of former members are not to stay in it.
+    # Flower's database would keep the keys of former members registered.
     for file in (served.path / "server" / "logs").glob("flower.db*"):
         file.unlink()
     roster.save(path)
@@ -129,7 +129,7 @@ def run_server(
 ) -> None:
     """Learn every task over the SuperLink that ``serve`` runs, in this process.
 
-    seconds: the deadline of an exchange. present: nodes to wait for; None: all members.
+    seconds: the deadline of an exchange. present: how many nodes to wait for; None: all members.
     bundle: the app that Flower ships to nodes, which they do not run; None: an empty one.
     """
     charter, roster = served.charter, served.roster
@@ -147,7 +147,7 @@ def run_server(
 
 
 def _wait_for(transport: GridTransport, needed: int, status: Status, wait: float) -> None:
-    """Wait until so many members are there."""
+    """Wait until so many members can be reached."""
     end, known = time.monotonic() + wait, -1
     while len(there := transport.present()) < needed:
         if len(there) != known:
@@ -163,7 +163,7 @@ def _wait_for(transport: GridTransport, needed: int, status: Status, wait: float
 
 
 def address_of(offer: Path) -> str:
-    """Where the server listens."""
+    """HOST:PORT at which the server listens."""
     try:
         return str(json.loads((offer / "address.json").read_bytes())["address"])
     except (OSError, ValueError, KeyError):

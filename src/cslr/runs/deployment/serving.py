@@ -1,4 +1,4 @@
-"""The server of a federation: learn every task over a transport, keep it, send it back to nodes."""
+"""The server of a federation: learns every task over a transport and sends results to nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cslr.runs.deployment.founding import public_context, public_side, wanted_of
 from cslr.runs.deployment.source import Source
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedStream
-from cslr.runs.measure import counted_by
+from cslr.runs.measure import counted_by, plain
 from cslr.runs.predict import ModelFacts
 
 __all__ = ["PATIENCE", "Served", "Status", "learn_remotely"]
@@ -35,7 +35,7 @@ PATIENCE: Final = 300.0
 
 @dataclass
 class Status:
-    """What is going on, in a file that people and programs read. Nothing in it is private."""
+    """The state of a run, in a file for people and programs. Nothing in it is private."""
 
     path: Path
     members: tuple[str, ...]
@@ -43,7 +43,7 @@ class Status:
     state: dict[str, Any] = field(default_factory=dict)
 
     def note(self, event: Event) -> None:
-        """Take note of what a coordinator tells."""
+        """Record an event of a coordinator."""
         names = [self.members[number] for number in event.members]
         self.state |= {"phase": event.what, **asdict(event), "members": names}
         self.state.setdefault("log", []).append(
@@ -55,7 +55,7 @@ class Status:
         self.on_line(f"{label}{event.what:9} {', '.join(names)}{detail}")
 
     def write(self, **more: Any) -> None:
-        """Replace the file."""
+        """Write the file again, with these values added."""
         self.state |= more
         write_atomic(self.path, json.dumps(self.state, indent=2).encode() + b"\n")
 
@@ -83,17 +83,17 @@ class Served:
 
     @property
     def run(self) -> Path:
-        """What was released and learnt: a run directory for `cslr predict`."""
+        """Released values and the model: a run directory for `cslr predict`."""
         return self.path / "server" / "run"
 
     def status(self, on_line: Callable[[str], None] = lambda line: None) -> Status:
-        """Its live status."""
+        """The status of its run."""
         names = tuple(member.name for member in self.roster.members)
         return Status(self.path / "status.json", names, on_line)
 
 
 def learn_remotely(served: Served, transport: Transport, status: Status, seconds: float) -> None:
-    """Every task that was not released yet; the result goes to all nodes after each.
+    """Learn every task that was not released yet, and send the result to all nodes after each.
 
     seconds: the deadline of an exchange.
     """
@@ -124,24 +124,24 @@ def learn_remotely(served: Served, transport: Transport, status: Status, seconds
             _facts(embedded, source, after).save(directory.path)
             if after:
                 _send_result(directory.path, source.seed, transport, seconds)
-            _tell(status, ledger, coordinator, tasks=after)
+            _write_status(status, ledger, coordinator, tasks=after)
         if charter.evaluation:
             head = digest_of((directory.path / f"seed-{source.seed}/head.safetensors").read_bytes())
             counted = counted_by(lambda: RemoteCohort(coordinator, head), context)
             if directory.find(kind="evaluation", seed=source.seed) is None:
                 directory.note(kind="evaluation", seed=source.seed, **counted)
-            _tell(status, ledger, coordinator, evaluation=counted)
+            _write_status(status, ledger, coordinator, evaluation=counted)
     status.write(phase="finished")
 
 
-def _tell(status: Status, ledger: Ledger, coordinator: Coordinator, **more: Any) -> None:
-    """What was spent so far."""
-    epsilon = {who: _plain(ledger.epsilon("end_to_end", who)) for who in ADVERSARIES}
+def _write_status(status: Status, ledger: Ledger, coordinator: Coordinator, **more: Any) -> None:
+    """Write ε so far, the number of exchanges, and ``more``."""
+    epsilon = {who: plain(ledger.epsilon("end_to_end", who)) for who in ADVERSARIES}
     status.write(epsilon=epsilon, exchanges=coordinator.exchanges, **more)
 
 
 def _send_agreement(served: Served, transport: Transport, seconds: float) -> None:
-    """To those that do not have it; the others are asked for one byte."""
+    """Send the agreement to nodes without it; an empty question finds out which these are."""
     content = (served.path / "offer" / "agreement.safetensors").read_bytes()
     replies = transport.ask("agreement", dict.fromkeys(transport.present(), b""), seconds)
     without = [member for member, reply in replies.items() if reply.body == b"\0"]
@@ -157,7 +157,7 @@ def _send_result(run: Path, seed: int, transport: Transport, seconds: float) -> 
 
 
 def _facts(embedded: EmbeddedStream, source: Source, tasks: int) -> ModelFacts:
-    """What has to be known to use the head after so many tasks."""
+    """The public facts for using the head after so many tasks."""
     stream = embedded.stream
     return ModelFacts(
         "cslr",
@@ -169,8 +169,3 @@ def _facts(embedded: EmbeddedStream, source: Source, tasks: int) -> ModelFacts:
         embedded.encoder,
         (source.seed,),
     )
-
-
-def _plain(value: float) -> float | None:
-    """JSON has no ∞."""
-    return value if value < float("inf") else None

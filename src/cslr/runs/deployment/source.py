@@ -1,4 +1,4 @@
-"""What is declared about rows and what is public, as one file that all parties have.
+"""What is declared about rows, and what is public, as one file that all parties have.
 
 Everything here is PUBLIC: labels, tasks, columns, public sentences, the encoder's name.
 """
@@ -29,7 +29,7 @@ __all__ = ["Promised", "Source", "source_of_declaration", "source_of_stream"]
 
 
 class Promised(Protocol):
-    """What a founder wanted, or a charter says."""
+    """The promises that a founder wants to make, or that a charter makes."""
 
     @property
     def unit(self) -> Unit:
@@ -49,11 +49,11 @@ class Promised(Protocol):
 
     @property
     def rounds(self) -> int:
-        """Gradients about each task; 0: its statistics."""
+        """Gradients that are asked for of each task; 0: its statistics, once."""
 
 
 class Source(BaseModel):
-    """Where rows come from: an embedded stream that nodes share out, or rows of their own."""
+    """Where rows come from: an embedded stream, shared out among nodes, or rows of their own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class Source(BaseModel):
     declaration: str = ""
     """The text of the declaration, where nodes have rows of their own."""
     public: tuple[str, ...] = ()
-    """Public sentences to go with it."""
+    """The public sentences for these rows."""
     tasks: int | None = Field(None, ge=1)
     """Only the first tasks of an embedded stream; None: all."""
     encoder: str = "minilm"
@@ -147,7 +147,7 @@ class Source(BaseModel):
 
 
 def source_of_stream(name: str, tasks: int | None, encoder: str, seed: int) -> Source:
-    """Of a stream that comes with the program."""
+    """The source of a stream that comes with the program."""
     if name not in EMBEDDED:
         raise ConfigError(
             f"--stream {name}: only {', '.join(EMBEDDED)} can be shared out among nodes; for rows "
@@ -157,7 +157,7 @@ def source_of_stream(name: str, tasks: int | None, encoder: str, seed: int) -> S
 
 
 def source_of_declaration(path: Path, encoder: str, seed: int) -> Source:
-    """Of rows that nodes hold, as declared in a file."""
+    """The source of rows that nodes hold, as declared in a file."""
     declaration = load_declaration(path)
     declaration.require_confirmed(path)
     if declaration.public is None:

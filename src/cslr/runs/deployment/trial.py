@@ -1,4 +1,4 @@
-"""A whole federation on this machine: every party a process of its own, nothing left running."""
+"""A whole federation on this machine: every party is a process, and all end together."""
 
 from __future__ import annotations
 
