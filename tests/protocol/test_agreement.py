@@ -136,7 +136,7 @@ def test_facts_name_what_is_unlike_a_plan_of_few_units_only(world):
     """Plans of silos stay as they were written before there were people."""
     plain = world.agreement().public_facts()
     assert not plain.keys() & {"clients_per_person", "resolution", "paper"}
-    people = world.agreement(clients_per_person=3, resolution=Resolution(tied=5)).public_facts()
-    assert people["clients_per_person"] == 3
+    people = world.agreement(clients_per_person=2, resolution=Resolution(tied=5)).public_facts()
+    assert people["clients_per_person"] == 2
     assert people["resolution"]["tied"] == 5
     assert people.keys() - plain.keys() == {"clients_per_person", "resolution"}

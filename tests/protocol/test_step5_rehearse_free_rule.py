@@ -68,6 +68,14 @@ def test_two_linear_rules_mixed_are_one_of_the_same_width(rng):
     np.testing.assert_allclose(small.scores(z), both.scores(z), atol=1e-4)
 
 
+def test_the_rule_of_a_head_has_the_bias_of_its_outputs(rng):
+    head = linear_head(rng.standard_normal((4, 24)), rng.standard_normal(4))
+    head = replace(head, bias2=rng.standard_normal(4).astype(np.float32))
+    z = rng.standard_normal((50, 24))
+    weights, bias = rule_of(head)
+    np.testing.assert_allclose(z @ weights.T + bias, head.scores(z), atol=1e-4)
+
+
 def test_without_a_share_a_head_answers_as_before(head, rng):
     texts, z = rng.standard_normal((4, 24)), rng.standard_normal((50, 24))
     found = beside_texts(head, texts, z, ALL, 0.0).scores(z)

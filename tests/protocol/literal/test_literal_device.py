@@ -11,9 +11,10 @@ import pytest
 from cslr.paper_constants import PaperConstants
 from cslr.protocol.head import Family
 from cslr.protocol.list_mode import list_ask, list_of, list_statistics
-from cslr.protocol.literal.device import bounds, list_bound
+from cslr.protocol.literal.device import bounds, list_bound, list_entries
 from cslr.protocol.messages import with_bound
 from cslr.protocol.round import statistics_of
+from cslr.protocol.step1_list import group_lists
 
 L, K, R = 3, 4, 8
 PAPER = {
@@ -63,6 +64,28 @@ def test_an_entry_has_weight_mean_second_moment_and_target(world, agreed):
     mean = (x * mask).sum(axis=1) / mask.sum(axis=1)
     weighted = (entries.weight[..., None] * entries.offset).sum(axis=1)
     np.testing.assert_allclose(weighted, mean, atol=1e-6)
+
+
+def test_a_client_without_rows_sends_zeros_for_every_entry(world, agreed):
+    examples = world.examples(0)
+    examples.mask[2] = False
+    entries = list_statistics(examples, agreed().request(0, (0, 1)))
+    for part in (entries.weight, entries.offset, entries.second, entries.target):
+        assert not part[2].any()
+        assert part[1].any()
+
+
+def test_an_entry_of_no_weight_is_zeros(world, agreed):
+    request = agreed().request(0, (0, 1))
+    ((x, group),) = group_lists(world.examples(0), request)
+    weights = group.lists.weights.copy()
+    weights[1] = [0.0, 0.25, 0.75]
+    lists = replace(group.lists, weights=weights)
+    targets = np.ones((len(x), L, 4))
+    found = list_entries(x, replace(group, lists=lists), targets, request.paper)
+    assert found.offset[1, 1:].all()
+    for part in (found.offset, found.second, found.target):
+        assert not part[1, 0].any()
 
 
 def test_labels_are_the_targets_where_there_is_no_head(world, agreed):
