@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from cslr.protocol import step5_rehearse
 from cslr.protocol.head import Family, HeadSettings, initial_head
 from cslr.protocol.step4_aggregate.estimate import Replay
 from cslr.protocol.step5_rehearse import (
@@ -267,6 +268,12 @@ def test_the_same_stream_draws_the_same_samples(sampler):
 
 def head_of(hidden: int, labels: int = 4):
     return initial_head(WIDTH, labels, HeadSettings(hidden), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("targets", [[1.0, 1.0], [0.2, 0.2], [0.5, 0.0]])
+def test_targets_of_any_sum_become_distributions(targets):
+    found = step5_rehearse._distributions(np.array([targets]))
+    np.testing.assert_allclose(found[0], np.array(targets) / sum(targets), rtol=1e-9)
 
 
 @pytest.mark.parametrize("relative", [1.0, 2.5])

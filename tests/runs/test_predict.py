@@ -22,7 +22,15 @@ from cslr.methods.registry import METHODS
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import load_embedded
 from cslr.runs.learn import run
-from cslr.runs.predict import KEEP_NO_HEAD, Answer, Choice, Entity, ModelFacts, load_predictor
+from cslr.runs.predict import (
+    KEEP_NO_HEAD,
+    Answer,
+    Choice,
+    Entity,
+    ModelFacts,
+    Predictor,
+    load_predictor,
+)
 
 pytestmark = pytest.mark.xdist_group("predict")
 
@@ -93,6 +101,19 @@ def test_intents_are_those_the_run_was_measured_by(finished):
         likely = [choice.probability for choice in answer.choices]
         assert likely == sorted(likely, reverse=True)
         assert len(likely) == 1 or min(likely) > 0.5
+
+
+def test_a_second_intent_must_be_likelier_than_not(finished, monkeypatch):
+    """At a probability of one half, the probability that a score of zero means, it is left out."""
+    predictor = load_predictor(finished("desk"))
+    scores = np.full((1, len(predictor.model.labels)), -1.0)
+    scores[0, :3] = 2.0, 0.0, 0.5
+    monkeypatch.setattr(Predictor, "embedded", lambda self, texts: texts)
+    monkeypatch.setattr(Predictor, "scores", lambda self, z: scores)
+    (answer,) = predictor.answers(["one text"])
+    assert [choice.label for choice in answer.choices] == [
+        predictor.model.labels[n] for n in (0, 2)
+    ]
 
 
 def test_entities_are_those_the_run_was_measured_by(finished):

@@ -63,6 +63,11 @@ def result(aa: float | None = 80.6, zero: float | None = 75.4, joint: float | No
             "unknown",
             "scores were shown and not stored; ε = 8 for a person",
         ),
+        (
+            result(aa=None, evaluate="shown", evaluated=["cslr"]),
+            "unknown",
+            "trained, no scores to compare; ε = 8 for a person",
+        ),
         (result(aa=None, evaluate="none"), "unknown", "trained, not evaluated; ε = 8 for a person"),
         (
             result(aa=None, private_evaluation={"aa": 71.25}),

@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra: pip install 'cslr[flower]'")
 
 from cslr.errors import ConfigError
+from cslr.federation.parties.membership import renewed
 from cslr.runs.deployment import node_machine, server_machine
-from cslr.runs.deployment.node_machine import run_node
+from cslr.runs.deployment.node_machine import renew_machine, run_node
 from cslr.runs.deployment.source import source_of_stream
 
 
@@ -84,6 +85,21 @@ def test_a_node_answers_over_a_supernode_of_its_own(node, flower):
     app = ("its answer", folder / "log.jsonl")
     assert answered[:-1] == ("answer_tasks", "127.0.0.1:4711", runtime, app)
     assert (node.read, node.closed) == (1, 1)
+
+
+def test_a_nodes_new_keys_lie_beside_the_old_ones_until_they_are_pinned(tmp_path, monkeypatch):
+    replaced = {
+        "Application": SimpleNamespace,
+        "renew_identity": lambda files: files.path,
+        "make_node_key": lambda path: path,
+        "_applied": lambda folder, application: application,
+    }
+    for name, each in replaced.items():
+        monkeypatch.setattr(node_machine, name, each)
+    application = renew_machine(tmp_path)
+    assert application.member == tmp_path
+    assert application.flower == renewed(tmp_path / "flower.key")
+    assert application.flower.parent == tmp_path
 
 
 def test_a_node_goes_on_answering_while_its_supernode_runs_and_it_may(node, flower, monkeypatch):

@@ -24,7 +24,7 @@ def prepare_trial(folder: Path, wanted: Wanted, port: int) -> Served:
     served = Served(folder)
     found(wanted).save(folder / "offer")
     make_server_keys(served, "127.0.0.1", port)
-    (folder / "members").mkdir(exist_ok=True)
+    (folder / "members").mkdir()
     for part in range(wanted.members):
         name = f"node-{part}"
         join_machine(folder / "offer", folder / name, name, {"part": part})
