@@ -54,6 +54,7 @@ def test_blocks_are_unscaled_and_from_blocks_undoes_them():
     back = layout.from_blocks([block[1] for block in blocks])
     for name, value in vars(given).items():
         np.testing.assert_array_equal(getattr(back, name), value[1])
+        np.testing.assert_array_equal(getattr(layout.from_blocks(blocks), name), value)
 
 
 @pytest.mark.parametrize("block", range(4), ids=BLOCKS)

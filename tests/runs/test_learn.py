@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from cslr.privacy.ledger.book import Ledger
 from cslr.protocol.head import Family
 from cslr.runs.directory import RunDirectory
 from cslr.runs.embedded import EmbeddedRows, EmbeddedStream
-from cslr.runs.learn import _compared_with, learn, run
+from cslr.runs.learn import _compared_with, _Row, learn, run
 
 D, LABELS, TASKS = 8, 4, 2
 EMBEDDING = 1000.0  # seconds that reading and embedding took
@@ -127,6 +128,19 @@ def test_the_partition_is_reported_once_and_what_was_spent_is_what_the_ledger_sa
     assert cost["sigma"] == ledger.charges[0].sigma
     assert cost["epsilon"]["end_to_end"]["roster"] == ledger.epsilon("end_to_end", "roster")
     assert cost["epsilon"]["end_to_end"]["roster"] == pytest.approx(20.0, rel=1e-5)
+
+
+def test_a_diagnosis_is_noted_once_for_a_step(tmp_path):
+    config = config_of()
+    directory = RunDirectory(tmp_path / "run", config)
+    directory.begin()
+    learnt = SimpleNamespace(artefacts={}, diagnosis={"hit_rate": 0.5})
+    step = {"seed": 13, "method": "cslr", "after": 1}
+    row = SimpleNamespace(stage=lambda: learnt, method="zero-shot", directory=directory, step=step)
+    for _ in range(2):
+        _Row._keep(row)
+    (noted,) = lines(directory, "diagnosis")
+    assert noted == {"kind": "diagnosis", **step, "hit_rate": 0.5}
 
 
 def test_a_finished_run_notes_nothing_again(finished, study):

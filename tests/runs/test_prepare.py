@@ -89,6 +89,8 @@ def test_a_client_with_few_rows_has_few_tasks(clinic):
     owners = dirichlet_partition(stream.train.labels, 200, stream.alpha, rng, min_rows=0)
     held = len(np.unique(np.stack([owners, stream.train.tasks]), axis=1)[0]) / 200
     assert found[2] == pytest.approx(held, rel=0.25)
+    # Of very many clients hardly any has a row, and none has two.
+    assert _units(config, stream, 10**8).tasks == pytest.approx(len(stream.train) / 10**8, rel=1e-3)
 
 
 # -- the plan --------------------------------------------------------------------------------------

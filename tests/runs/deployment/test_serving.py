@@ -207,6 +207,15 @@ def test_what_nodes_could_not_answer_is_refused_at_the_founding(change, message)
         found(wanted(source, **change))
 
 
+def test_a_private_evaluation_counts_people_of_one_node(tmp_path):
+    text = (CLINICS / "clinics.cslr.toml").read_text(encoding="utf-8")
+    text = text.replace("people = 450", "people = 450\nclients_per_person = 2")
+    once = source_of_declaration(CLINICS / "clinics.cslr.toml", "minilm", 13)
+    source = once.model_copy(update={"declaration": text})
+    with pytest.raises(ConfigError, match="counts a person's answers in one node"):
+        found(replace(wanted(source, 4, evaluation=True), epsilon=4.0))
+
+
 def test_an_offer_whose_parts_do_not_belong_together_is_refused(tmp_path):
     found(wanted(source_of_stream("clinic", 2, "minilm", 13))).save(tmp_path / "offer")
     source_of_stream("clinic", 1, "minilm", 13)
