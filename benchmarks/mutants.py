@@ -50,6 +50,7 @@ OUTPUT, NOTES = "output.txt", "failed.txt"  # of pytest, in the copy of the tree
 WHOLE = {
     "protocol": (
         "tests/protocol/test_golden.py",
+        "tests/protocol/test_golden_facts.py",
         "tests/protocol/test_round.py",
         "tests/methods/test_method.py",
     ),

@@ -138,6 +138,7 @@ def test_missed_is_nothing_for_itself_and_everything_for_the_mean():
 def test_numbers_taken_for_another_encoders_miss_nearly_everything():
     wrong = untranslated(public(Z @ TURN), REFERENCE)
     assert wrong.error > 0.9
+    assert (wrong.encoder, wrong.corpus) == ("other", corpus_digest(SENTENCES))
     np.testing.assert_allclose(wrong.common(NEW @ TURN), NEW @ TURN)
     wider = untranslated(public(unit(np.hstack([Z, Z]))), REFERENCE)
     np.testing.assert_allclose(wider.common(unit(np.hstack([NEW, NEW]))), NEW)

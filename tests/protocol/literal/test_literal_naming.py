@@ -123,7 +123,7 @@ def test_transport_weighs_covariances_by_tau(request_of):
 def test_a_prototype_moves_to_the_weighted_mean_of_its_entries_and_stays_without_any():
     before = Gaussians(np.array([[9.0, 9.0], [5.0, 0.0]]), np.array([[1.0, 1.0], [3.0, 3.0]]))
     entries = Gaussians(np.array([[[0.0, 0.0], [4.0, 8.0]]]), np.array([[[1.0, 2.0], [5.0, 6.0]]]))
-    weights, ids = np.array([[0.75, 0.25]]), np.array([[0, 0]])
+    weights, ids = np.array([[1.5, 0.5]]), np.array([[0, 0]])
     found = _moved(_Prototypes(np.array([0.5, 0.5]), before), weights, entries, ids)
     np.testing.assert_allclose(found.gaussians.mean, [[1.0, 2.0], [5.0, 0.0]])
     np.testing.assert_allclose(found.gaussians.covariance, [[2.0, 3.0], [3.0, 3.0]])

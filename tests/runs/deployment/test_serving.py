@@ -263,8 +263,19 @@ def test_an_agreement_that_clips_for_fewer_nodes_than_declared_is_refused(tmp_pa
     replace(founded, source=shared, charter=charter).save(tmp_path / "offer")
     with pytest.raises(ConfigError, match="in 2 nodes, but the offer clips as for 1"):
         read_offer(tmp_path / "offer")
-    found(replace(asked, source=shared)).save(tmp_path / "corrected")
+    corrected = found(replace(asked, source=shared))
+    corrected.save(tmp_path / "corrected")
     assert read_offer(tmp_path / "corrected").source == shared
+    # Answers on test rows are counted as for one node.
+    counted = found(replace(asked, evaluation=True))
+    charter = counted.charter.model_copy(update={"declaration": shared.digest})
+    other = replace(corrected, charter=charter)
+    other = replace(
+        other, charter=charter.model_copy(update={"agreement": digest_of(other.agreement)})
+    )
+    other.save(tmp_path / "counted")
+    with pytest.raises(ConfigError, match="counts right answers as for one"):
+        read_offer(tmp_path / "counted")
 
 
 def test_a_node_that_is_the_unit_has_rows_of_one_client(tmp_path):
