@@ -72,7 +72,7 @@ def reproduce_command(
     List what would be run: `cslr reproduce experiments/main.toml --dry-run`
 
     Check whether this machine reproduces the committed traces: `cslr reproduce --data DIR --check
-    20`. Scores may differ by 3 points, their average by 0.5, and one cell in twenty by more. Beyond
+    20`. Scores may differ by 5 points, their average by 0.5, and one cell in twenty by more. Beyond
     that, or if an ε differs, the exit code is 1.
     """
     from cslr.research.experiments.grid import all_cells, chosen

@@ -94,8 +94,8 @@ def test_one_score_beyond_the_tolerance_is_a_difference(small, tmp_path):
     same = compared(cell, trace, trace)
     assert same.agrees
     assert same.largest == 0
-    nearby = [scores[0] + 0.02, *scores[1:]]
-    far = [scores[0] + 0.04, *scores[1:]]
+    nearby = [scores[0] + 0.04, *scores[1:]]
+    far = [scores[0] + 0.06, *scores[1:]]
     assert compared(cell, trace, rewritten(cell, tmp_path / "a", scores=nearby)).agrees
     assert not compared(cell, trace, rewritten(cell, tmp_path / "b", scores=far)).agrees
 
