@@ -16,6 +16,7 @@ from cslr.protocol.step5_federate import (
     TEMPERATURE,
     LocalTraining,
     _drawn_rows,
+    _Replay,
     applied,
     local_updates,
 )
@@ -61,6 +62,14 @@ def told(world):
         return replace(plain, **changes)
 
     return make
+
+
+@pytest.mark.parametrize("samples", [5, 10, 12])
+def test_the_samples_of_every_step_weigh_the_weight_of_the_replay(told, samples):
+    z = np.random.default_rng(0).standard_normal((samples, WIDTH)).astype(np.float32)
+    replay = _Replay.of(told(replay=(z, np.full((samples, 4), 0.25, np.float32)), weight=0.7))
+    assert sum(len(step.z) for step in replay.steps) == samples
+    np.testing.assert_allclose([step.weights.sum() for step in replay.steps], 0.7, rtol=1e-6)
 
 
 def trained(examples, told: LocalTraining) -> list[Head]:

@@ -11,7 +11,7 @@ from cslr.numerics.linear_algebra import folded
 from cslr.paper_constants import PaperConstants
 from cslr.privacy.plan import Budget, Schedule, calibrate, with_noise
 from cslr.protocol.head import Family
-from cslr.protocol.literal.reading import written_modes
+from cslr.protocol.literal.reading import _targets, written_modes
 from cslr.protocol.messages import with_bound
 from cslr.protocol.round import Session
 from cslr.protocol.step4_aggregate.contribution import Statistics
@@ -53,6 +53,13 @@ def test_moments_come_back(division, share):
     np.testing.assert_allclose(found.gaussians.covariance, covariance, atol=1e-12)
     np.testing.assert_allclose(found.weights, 0.5)
     assert found.floored == 0
+
+
+def test_intents_keep_their_frequencies_and_have_none_that_their_modes_cannot_be_about():
+    released = np.array([[0.3, 0.9, 0.4], [1.2, -0.1, 0.5]])
+    family, groups = Family("intents", 3), [(0, 1), (0, 2)]
+    found = _targets(released, PaperConstants(), family, groups)
+    np.testing.assert_allclose(found, [[0.3, 0.9, 0.0], [1.0, 0.0, 0.5]])
 
 
 def test_clients_without_a_mode_pull_it_to_the_centre_as_the_formula_has_it():

@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'cslr[flower]'"
 from cslr.errors import ConfigError
 from cslr.federation.parties.membership import renewed
 from cslr.runs.deployment import node_machine, server_machine
-from cslr.runs.deployment.node_machine import renew_machine, run_node
+from cslr.runs.deployment.node_machine import join_machine, renew_machine, run_node
 from cslr.runs.deployment.source import source_of_stream
 
 
@@ -85,6 +85,34 @@ def test_a_node_answers_over_a_supernode_of_its_own(node, flower):
     app = ("its answer", folder / "log.jsonl")
     assert answered[:-1] == ("answer_tasks", "127.0.0.1:4711", runtime, app)
     assert (node.read, node.closed) == (1, 1)
+
+
+def test_a_machine_joins_with_keys_of_its_own(tmp_path, monkeypatch):
+    offer, folder = tmp_path / "offer", tmp_path / "ulm"
+    for path in (offer, folder):
+        path.mkdir()
+    for file in ("ca.crt", "address.json"):
+        (offer / file).write_text(file)
+    made: list[tuple] = []
+    replaced = {
+        "Application": SimpleNamespace,
+        "read_offer": lambda path: path,
+        "join": lambda *given: given,
+        "make_node_key": lambda path: path,
+        "make_authority": lambda *given: made.append(given),
+        "make_certificate": lambda *given: made.append(given),
+        "_applied": lambda folder, application: application,
+    }
+    for name, each in replaced.items():
+        monkeypatch.setattr(node_machine, name, each)
+    application = join_machine(offer, folder, "ulm", {"part": 1}, 7)
+    assert application.member == (offer, folder, "ulm", {"part": 1}, 7)
+    assert application.flower == folder / "flower.key"
+    assert (folder / "ca.crt").read_text() == "ca.crt"
+    assert (folder / "address.json").read_text() == "address.json"
+    runtime = folder / "runtime"
+    hosts = ("127.0.0.1", "localhost")
+    assert made == [(runtime, "ulm local"), (runtime, "runtime", hosts, runtime)]
 
 
 def test_a_nodes_new_keys_lie_beside_the_old_ones_until_they_are_pinned(tmp_path, monkeypatch):
