@@ -37,7 +37,7 @@ NEED_DATA_SETS: Final = frozenset(
         "cslr reproduce experiments/privacy.toml --data DIR",
         "python benchmarks/lists.py --data DIR "
         "--streams multiwoz-services,amazon-products,ag-news-pairs-small",
-        "python benchmarks/outside.py available.txt fortunes public.txt",
+        "python benchmarks/outside.py FOLDER",
         "python benchmarks/transfer.py --data DIR",
     }
 )

@@ -29,6 +29,8 @@ def test_words_are_those_of_the_outlook(data):
     for unit, texts in data["advice"].items():
         assert [least for least, _ in texts] == [0.6, 0.3, 0.15, 0.0], unit
         assert all(text.count("#") == 1 for _, text in texts)
+        # The page puts the share of the gap here, and the number of units elsewhere.
+        assert ["# % of the gap" in text for _, text in texts] == [True, True, True, False]
 
 
 def test_the_page_needs_nothing_else():

@@ -54,7 +54,7 @@ function outlook(unit, count, sigma, tasks, cap, labels) {
 
 function advice(unit, found) {
   const [, text] = DATA.advice[unit].find(([least]) => found.share >= least);
-  const number = text.includes("% of the gap")
+  const number = text.includes("# % of the gap")
     ? 5 * rounded(20 * found.share) : found.needed.toLocaleString("en");
   return text.replace("#", number);
 }
