@@ -102,7 +102,9 @@ def test_a_population_without_any_row_sums_to_zero(world):
 def test_nobody_answers_a_gradient_round_with_zeros(world, family):
     people, outputs = world.told(family).population, world.family(family).outputs
     weights = np.ones((people.z.shape[1] + 1, outputs))
-    asked = GradientRound(weights, LinearSpace.of(world.public), world.family(family))
+    asked = GradientRound(
+        weights, LinearSpace.of(world.public), world.family(family), np.arange(outputs)
+    )
     ask = update_ask(UpdateId(0, 0, 12), asked, 0.3)
     for taking_part, silent in ((np.zeros(12, bool), True), (np.ones(12, bool), False)):
         found = people.cohort(0, taking_part, 9, alone=True).total(ask).total(_SEAL)
@@ -114,7 +116,8 @@ def test_a_clip_as_for_one_client_of_a_person_is_refused_where_several_hold_it(w
     """With the clip of one client a person could move the sum by twice what is charged."""
     people, family = replace(world.population, clients_per_unit=2), world.family("classification")
     weights = np.zeros((people.z.shape[1] + 1, family.outputs))
-    asked = GradientRound(weights, LinearSpace.of(world.public), family)
+    trained = np.arange(family.outputs)
+    asked = GradientRound(weights, LinearSpace.of(world.public), family, trained)
     cohort = people.cohort(0, np.ones(12, bool), 9, alone=True)
     update = UpdateId(0, 0, 12)
     assert cohort.total(update_ask(update, asked, 0.3, 2)).total(_SEAL).any()

@@ -127,10 +127,13 @@ def test_lists_have_the_bits_of_units_alone(world):
     assert check(people_of(world.population), ask) > 3
 
 
-@pytest.mark.parametrize("family", ["classification", "intents", "tagging"])
-def test_gradients_have_the_bits_of_units_alone(world, family):
+@pytest.mark.parametrize(
+    ("family", "labels"),
+    [("classification", None), ("intents", None), ("tagging", None), ("tagging", (0, 2))],
+)
+def test_gradients_have_the_bits_of_units_alone(world, family, labels):
     rule = LinearRule.start(LinearSpace.of(world.public), world.family(family), world.texts)
-    question = rule.question()
+    question = rule.question(labels)
     ask = update_ask(UpdateId(0, 0, UNITS), question, 0.3)
     assert check(people_of(world.told(family).population), ask, question.updates) > 3
 

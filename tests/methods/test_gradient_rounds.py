@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -190,6 +191,36 @@ def test_rounds_are_refused_where_tasks_have_different_labels(make_context):
     assert context.ledger.charges == ()
 
 
+def test_types_may_arrive_task_by_task_and_later_ones_leave_earlier_columns(make_context, world):
+    """Task 0 has O and type 1, task 1 the types 2 and 3."""
+    context = make_context(math.inf, family="tagging", head={"kind": "rounds", "rounds": 10})
+    rules = [start_rule(context)]
+    for task in (0, 1):
+        rules.append(gradient_stage(context, task, rules[-1]))
+    changed = [np.flatnonzero((b.mean != a.mean).any(axis=0)) for a, b in pairwise(rules)]
+    assert [each.tolist() for each in changed] == [[1, 2], [3, 4, 5, 6]]
+    sizes = [context.keep.load(f"task {task} update 0").size for task in (0, 1)]
+    assert sizes == [2 * len(rules[0].mean), 4 * len(rules[0].mean)]
+
+    # Each task makes words of its own types surer of them, against O.
+    z, labels = world.test_z, world.test_labels
+    for task, types in enumerate(([1], [2, 3])):
+        words = np.isin(labels, types)
+        scores = [rule.head().scores(z[words]) for rule in rules[task : task + 2]]
+        first = 2 * labels[words, None] - 1 + np.arange(2)  # B- and I-
+        leads = [np.take_along_axis(s, first, 1).max(1) - s[:, 0] for s in scores]
+        assert leads[1].mean() > leads[0].mean() + 1
+
+
+def test_a_run_of_types_by_task_pays_for_its_rounds_and_knows_all_types(make_context, world):
+    context = make_context(4.0, cap=1, family="tagging", head={"kind": "rounds", "rounds": 2})
+    first, second, last = (stage() for stage in stages(context))
+    assert len(context.ledger.charges) == 4
+    assert context.ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, rel=0.01)
+    for stage in (first, second, last):  # label texts tell of types that no task has had yet
+        assert np.isfinite(stage.scores(world.test_z)).all()
+
+
 def test_the_replay_stays_the_public_prior(shared):
     first, *_, last = stages(shared(4.0))
     for name, array in first().artefacts["replay"].items():
@@ -211,7 +242,10 @@ def test_the_replay_stays_the_public_prior(shared):
 def test_rounds_may_be_chosen_where_every_task_has_all_labels_and_nothing_is_asked(
     settings, tasks, may
 ):
-    assert may_choose_rounds(with_settings(Config(), settings), tasks, 4) is may
+    config = with_settings(Config(), settings)
+    assert may_choose_rounds(config, "classification", tasks, 4) is may
+    assert may_choose_rounds(config, "intents", tasks, 4) is may
+    assert may_choose_rounds(config, "tagging", tasks, 4) is (may or not settings)
 
 
 def planned(epsilon: float, cap: int):
@@ -222,12 +256,16 @@ def test_rounds_are_chosen_for_many_units_that_outweigh_the_noise():
     assert prefers_rounds(planned(4.0, cap=1), 2000, "classification")
     assert not prefers_rounds(planned(1.0, cap=1), 2000, "classification")
     assert prefers_rounds(planned(1.0, cap=1), 5000, "classification")
-    assert not prefers_rounds(planned(math.inf, cap=1), LEAST_UNITS - 1, "classification")
+    least = LEAST_UNITS["classification"]
+    assert prefers_rounds(planned(math.inf, cap=1), least, "classification")
+    assert not prefers_rounds(planned(math.inf, cap=1), least - 1, "classification")
 
 
 def test_sentences_have_many_words_so_fewer_of_them_are_enough():
     assert prefers_rounds(planned(1.0, cap=1), 2000, "tagging")
-    assert not prefers_rounds(planned(1.0, cap=1), 500, "tagging")
+    assert not prefers_rounds(planned(1.0, cap=1), 400, "tagging")
+    assert prefers_rounds(planned(8.0, cap=1), 200, "tagging")
+    assert not prefers_rounds(planned(math.inf, cap=1), LEAST_UNITS["tagging"] - 1, "tagging")
 
 
 def test_the_noise_that_counts_is_that_of_a_task_however_many_rounds_share_it():

@@ -56,6 +56,17 @@ def test_gradient_rounds_are_told_with_their_messages():
     assert few.messages == 1
 
 
+def test_names_are_learnt_by_gradient_rounds_with_or_without_common_types():
+    apart = outlook_of(federation(900, tasks=2, labels_per_task=5, family="tagging"))
+    assert apart.rounds
+    assert apart.releases().startswith("tagging needs no replay and units are many")
+    together = outlook_of(
+        federation(900, tasks=2, labels_per_task=5, family="tagging", all_labels=True)
+    )
+    assert together.releases().startswith("every task has all labels and units are many")
+    assert not outlook_of(federation(900, tasks=2, labels_per_task=5)).rounds
+
+
 def test_the_forecast_grows_with_units_and_epsilon_and_stays_a_share():
     shares = [
         [outlook_of(federation(units, epsilon)).share for epsilon in (1.0, 4.0, 8.0)]

@@ -28,6 +28,7 @@ from cslr.protocol.carry_over import Carry
 from cslr.protocol.head import (
     Batch,
     Family,
+    FamilyName,
     Head,
     HeadSettings,
     initial_head,
@@ -289,22 +290,27 @@ def head_on_rows(
     return train_head(start, [batch] * passes, settings, context.seeds.at(name, "batches"))
 
 
-def all_labels_in_every_task(tasks: Sequence[Sequence[int]], labels: int) -> bool:
-    """Whether each task declares all labels."""
-    return all(len(set(task)) == labels for task in tasks)
+def rounds_keep_labels(family: FamilyName, tasks: Sequence[Sequence[int]], labels: int) -> bool:
+    """Whether gradient rounds of later tasks leave the labels of earlier ones as they are.
+
+    They do if every task has all labels, and in tagging, where a task trains only its own types.
+    """
+    return family == "tagging" or all(len(set(task)) == labels for task in tasks)
 
 
-def may_choose_rounds(config: Config, tasks: Sequence[Sequence[int]], labels: int) -> bool:
+def may_choose_rounds(
+    config: Config, family: FamilyName, tasks: Sequence[Sequence[int]], labels: int
+) -> bool:
     """Whether gradient rounds may be chosen for a declared stream.
 
-    They may if no head is configured, every task has all labels, there is one encoder, and no
-    setting asks for a released replay.
+    They may if no head is configured, they keep all labels, there is one encoder, and no setting
+    asks for a released replay.
     """
     replay = config.replay
     asked = (replay.release, replay.sub_modes, config.paper.list_size)
     return (
         config.head.kind is None
-        and all_labels_in_every_task(tasks, labels)
+        and rounds_keep_labels(family, tasks, labels)
         and not config.encoders
         and replay.prior == "labels"
         and asked == (None,) * len(asked)

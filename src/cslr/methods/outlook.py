@@ -120,8 +120,10 @@ class Outlook:
         """What is released about a task, in words."""
         r, units = self.federation.dimension, _UNITS[self.federation.budget.unit]
         if self.rounds:
+            shared = self.federation.all_labels
+            why = "every task has all labels" if shared else "tagging needs no replay"
             return (
-                f"every task has all labels and units are many: {self.plan.schedule.head} gradient "
+                f"{why} and units are many: {self.plan.schedule.head} gradient "
                 f"rounds of a linear head for each task, one message per round from each of "
                 f"the {units} that contribute to it"
             )
@@ -202,7 +204,8 @@ def _planned(federation: Federated, cap: int) -> Outlook:
 
 def _rounds_of(federation: Federated, plan: Plan) -> Schedule | None:
     """The schedule of gradient rounds, if a run would choose them under such a plan."""
-    if not federation.all_labels or federation.sub_modes > 1:
+    kept = federation.all_labels or federation.family == "tagging"
+    if not kept or federation.sub_modes > 1:
         return None
     from cslr.methods.gradient_rounds import ROUNDS, prefers_rounds  # loads what training needs
 

@@ -1,4 +1,4 @@
-"""Step 5 by noisy gradient rounds: a linear head where every task has all labels.
+"""Step 5 by noisy gradient rounds: a linear head without a replay.
 
 In each round every unit (a client or a person) sends the gradient of the cross-entropy of its own
 rows, clipped, at the server's linear rule
@@ -18,22 +18,36 @@ gradient, the rule stays at its start. All of these numbers are public.
 
 The part V of |w − w₁|² that is due to noise is known, w₁ being the start. Predictions use
 w₁ + s (w − w₁) with s = 1 − V / |w − w₁|² (James and Stein); further rounds start from w.
+
+Rounds learn from the rows of the current task alone. Texts are therefore learnt so only where every
+task has all labels. In tagging tasks may have types of their own: a task then trains the columns of
+its own tags against O, whose column stays, with a softmax over these. Words of O are in every task,
+so each type learns what it is not, and no task changes the columns of another task's types.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
 from scipy.special import expit, softmax
 
-from cslr.arrays import FloatArray
+from cslr.arrays import FloatArray, IntArray
 from cslr.protocol.head import Family, Head, label_targets
 from cslr.protocol.ports import Examples
 
-__all__ = ["GradientRound", "LinearRule", "LinearSpace", "NoisyGradient", "linear_facts"]
+__all__ = [
+    "GradientRound",
+    "LinearRule",
+    "LinearSpace",
+    "NoisyGradient",
+    "linear_facts",
+    "trained_outputs",
+]
 
 BIAS: Final = 0.3
 """The constant input, small so that biases change slowly."""
@@ -80,6 +94,17 @@ def linear_facts() -> dict[str, float]:
     }
 
 
+def trained_outputs(family: Family, labels: Sequence[int]) -> IntArray:
+    """The outputs whose columns the rounds of a task with these labels train.
+
+    All of them, except in tagging where a task has some types only: then those of its types.
+    """
+    of_output = family.label_of_output()
+    own = np.isin(of_output, [0, *labels])  # every task has words of O
+    some = family.name == "tagging" and not own.all()
+    return np.flatnonzero(own & (of_output > 0)) if some else np.arange(family.outputs)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearSpace:
     """PUBLIC. The inputs of a linear head, and the variance of public text in them."""
@@ -114,27 +139,40 @@ class GradientRound:
     weights: FloatArray  # (d + 1, outputs) W
     space: LinearSpace
     family: Family
+    trained: IntArray  # the outputs whose columns are trained
+
+    @property
+    def size(self) -> int:
+        """D: the numbers of a gradient."""
+        return len(self.weights) * len(self.trained)
+
+    @cached_property
+    def _outputs(self) -> IntArray:
+        """The outputs that compete for a row: the trained ones, and O in tagging."""
+        return self.trained if len(self.trained) == self.family.outputs else np.r_[0, self.trained]
 
     def updates(self, examples: Examples) -> FloatArray:
         """(b, D) the gradient of each unit's loss; zeros for a unit without rows.
 
         The loss is the mean over a unit's rows. Most words of a sentence are O and easy, so in
         tagging it is the sum divided by √n, with O down-weighted to the expected total of all
-        entities. No operation mixes two units.
+        entities. Words of types that are not trained are left out. No operation mixes two units.
         """
         y = examples.targets
         if y is None:
             y = label_targets(examples.labels.ravel(), self.family.labels)
             y = y.reshape(*examples.labels.shape, -1)
         x = self.space.inputs(examples.z)  # (b, n, d + 1)
-        wrong = self._answers(x @ self.weights) - (y > 0 if self.family.sigmoid else y)
+        y, weights = (np.take(each, self._outputs, axis=-1) for each in (y, self.weights))
+        wrong = self._answers(x @ weights) - (y > 0 if self.family.sigmoid else y)
         count = np.maximum(examples.mask.sum(axis=1), 1)
         share = 1 / (np.sqrt(count) if self.family.name == "tagging" else count)
         weight = examples.mask * share[:, None]
         if self.family.name == "tagging":
-            weight = weight * (y @ _tag_weights(self.family))
+            weight = weight * (y @ _tag_weights(self.family)[self._outputs])
         wrong *= weight[..., None]
-        gradient: FloatArray = np.swapaxes(x, -1, -2) @ wrong  # (b, d + 1, outputs)
+        wrong = wrong[..., -len(self.trained) :]  # O comes first
+        gradient: FloatArray = np.swapaxes(x, -1, -2) @ wrong  # (b, d + 1, trained)
         return gradient.reshape(len(gradient), -1)
 
     def _answers(self, scores: FloatArray) -> FloatArray:
@@ -161,10 +199,10 @@ class LinearRule:
     space: LinearSpace
     family: Family
     mean: FloatArray  # (d + 1, outputs)
-    unknown: FloatArray  # (d + 1,) P
-    at_start: FloatArray  # (d + 1,) P before the first gradient
+    unknown: FloatArray  # (d + 1, outputs) P
+    at_start: FloatArray  # (d + 1, 1) P before the first gradient
     first: FloatArray  # (d + 1, outputs) the mean before the first gradient
-    noise: FloatArray  # (d + 1,) variance of ``mean`` due to noise so far, for each column
+    noise: FloatArray  # (d + 1, outputs) variance of ``mean`` due to noise so far
 
     @classmethod
     def start(
@@ -187,8 +225,9 @@ class LinearRule:
                 columns -= columns.mean(axis=0)
             mean[:-1] = (columns @ space.directions).T
         mean[-1] = _usual_scores(family) / BIAS
-        unknown = _unknown_at_start(space, signal)
-        return cls(space, family, mean, unknown, unknown, mean, np.zeros(len(mean)))
+        at_start = _unknown_at_start(space, signal)[:, None]
+        unknown = np.broadcast_to(at_start, mean.shape)
+        return cls(space, family, mean, unknown, at_start, mean, np.zeros(mean.shape))
 
     def turned(self, columns: FloatArray) -> LinearRule:
         """This start with the directions (outputs, d) of another rule, at the same total norm."""
@@ -202,31 +241,37 @@ class LinearRule:
         """(d + 1, outputs) W of the inputs."""
         return np.concatenate([self.space.directions @ self.mean[:-1], self.mean[-1:]])
 
-    def question(self) -> GradientRound:
-        """The request for the next round."""
-        return GradientRound(self.weights, self.space, self.family)
+    def question(self, labels: Sequence[int] | None = None) -> GradientRound:
+        """The request for the next round of a task with these labels, by default with all."""
+        every = range(self.family.labels)
+        trained = trained_outputs(self.family, every if labels is None else labels)
+        return GradientRound(self.weights, self.space, self.family, trained)
 
-    def moved(self, gradient: FloatArray, measured: NoisyGradient) -> LinearRule:
-        """The rule updated with a released mean gradient (D,)."""
-        plain = gradient.reshape(self.mean.shape)
+    def moved(
+        self, gradient: FloatArray, measured: NoisyGradient, trained: IntArray | None = None
+    ) -> LinearRule:
+        """The rule updated with a released mean gradient (D,) of the trained columns, or of all."""
+        if trained is None:
+            trained = np.arange(self.family.outputs)
+        plain = gradient.reshape(len(self.mean), len(trained))
         turned = np.concatenate([self.space.directions.T @ plain[:-1], plain[-1:]])
-        curvature = CURVATURE * self.space.variance
+        curvature = CURVATURE * self.space.variance[:, None]
         by_chance = CHANCE * measured.rounds * curvature / measured.units
         by_task = measured.rounds * curvature**2 * TASK_EFFECT * self.at_start
         spread = measured.noise + by_chance + by_task
-        gain = self.unknown * curvature
-        gain /= (1 + DAMPING) * curvature**2 * self.unknown + spread
-        return replace(
-            self,
-            mean=self.mean - gain[:, None] * turned,
-            unknown=(1 - gain * curvature) * self.unknown,
-            noise=(1 - gain * curvature) ** 2 * self.noise + gain**2 * measured.noise,
-        )
+        unknown, mean, noise = self.unknown.copy(), self.mean.copy(), self.noise.copy()
+        gain = unknown[:, trained] * curvature
+        gain /= (1 + DAMPING) * curvature**2 * unknown[:, trained] + spread
+        mean[:, trained] -= gain * turned
+        unknown[:, trained] *= 1 - gain * curvature
+        noise[:, trained] *= (1 - gain * curvature) ** 2
+        noise[:, trained] += gain**2 * measured.noise
+        return replace(self, mean=mean, unknown=unknown, noise=noise)
 
     def without_noise(self) -> LinearRule:
         """The rule with its distance from the start reduced by the noise; biases stay."""
         away = self.mean[:-1] - self.first[:-1]
-        moved, by_noise = float(np.square(away).sum()), self.noise[:-1].sum() * away.shape[1]
+        moved, by_noise = float(np.square(away).sum()), self.noise[:-1].sum()
         kept = max(0.0, 1.0 - by_noise / moved) if moved > 0 else 1.0
         columns = self.first[:-1] + kept * away
         return replace(self, mean=np.concatenate([columns, self.mean[-1:]]))

@@ -94,7 +94,7 @@ def with_head(settled: SettledConfig, stream: Stream) -> SettledConfig:
     """With the head that suits the declared stream, if the method leaves the choice open."""
     tasks = [task.labels for task in stream.tasks]
     if not settled.method.chooses_head or not may_choose_rounds(
-        settled.config, tasks, len(stream.labels)
+        settled.config, stream.family, tasks, len(stream.labels)
     ):
         return settled
     rounds = replace(settled, config=with_settings(settled.config, {"head.kind": "rounds"}))

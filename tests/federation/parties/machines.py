@@ -64,7 +64,8 @@ def context_of(
     plan = calibrate(budget, len(world.tasks), cap=cap, schedule=schedule, clients=shares)
     tasks, head = world.tasks, HeadConfig()
     if rounds:
-        tasks = (tuple(range(world.family(family).labels)),) * len(tasks)
+        if family != "tagging":  # where tasks keep their own types
+            tasks = (tuple(range(world.family(family).labels)),) * len(tasks)
         head = HeadConfig(kind="rounds", rounds=rounds)
     return MethodContext(
         clients=world.told(family).population,

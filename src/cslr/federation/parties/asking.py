@@ -26,7 +26,7 @@ from cslr.protocol.evaluation import GRID, LABEL, Exam
 from cslr.protocol.ports import Ask
 from cslr.protocol.ports import Request as TaskRequest
 from cslr.protocol.round import sum_ask
-from cslr.protocol.step5_rounds import GradientRound, LinearSpace
+from cslr.protocol.step5_rounds import GradientRound, LinearSpace, trained_outputs
 from cslr.protocol.updates import UpdateId, update_ask
 
 __all__ = ["Asked", "asked", "pack_ask", "pack_statistics", "release_of"]
@@ -60,7 +60,7 @@ def _size_of(ask: Ask[Any]) -> int:
         case TaskRequest() if ask.kind == "sum":
             return ask.request.layout.size
         case GradientRound():
-            return ask.request.weights.size
+            return ask.request.size
         case Exam():
             return 2 * ask.request.tasks
     raise PrivacyError(
@@ -162,7 +162,7 @@ def _gradient(
     agreement: Agreement,
 ) -> tuple[Ask[Any], Charge, int]:
     task, number = place
-    _labels_of(task, charter)
+    labels = _labels_of(task, charter)
     if number >= charter.rounds:
         raise TermsDiffer(f"round {number}; {charter.rounds} of each task were agreed")
     weights, centre, size = arrays["weights"], arrays["centre"], arrays["size"]
@@ -172,10 +172,9 @@ def _gradient(
         raise WrongShape(f"weights of the shape {weights.shape} do not fit this federation")
     nothing = np.zeros((0, 0))  # directions and variances only serve the server's step
     space = LinearSpace(centre, float(size[0]), nothing, nothing)
+    question = GradientRound(weights, space, family, trained_outputs(family, labels))
     update = UpdateId(task, number, charter.units)
-    ask = update_ask(
-        update, GradientRound(weights, space, family), charter.clip, agreement.clients_per_person
-    )
+    ask = update_ask(update, question, charter.clip, agreement.clients_per_person)
     return ask, charter.plan.head_charge(ask.label, task, number), task
 
 

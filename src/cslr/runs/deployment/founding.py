@@ -13,7 +13,7 @@ from cslr.federation.simulation import Population
 from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 from cslr.methods.cslr import agree
 from cslr.methods.gradient_rounds import CLIP
-from cslr.methods.method import MethodContext, all_labels_in_every_task
+from cslr.methods.method import MethodContext, rounds_keep_labels
 from cslr.methods.registry import method_named
 from cslr.privacy.ledger.book import Federation, Ledger
 from cslr.privacy.ledger.records import SeededKeys
@@ -21,6 +21,7 @@ from cslr.privacy.plan import Budget, ClientNoise, Plan, Schedule, Unit, calibra
 from cslr.privacy.secure_sum import SumTerms
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.step4_aggregate.contribution import Units
+from cslr.protocol.step5_rounds import trained_outputs
 from cslr.runs.deployment.source import Source
 from cslr.runs.directory import SeedDirectory
 from cslr.runs.embedded import EmbeddedStream, embed_stream
@@ -113,7 +114,7 @@ def _check_wanted(wanted: Wanted) -> None:
     """Refuse what nodes cannot answer, before anything is embedded."""
     stream = wanted.source.without_rows()
     tasks = [task.labels for task in stream.tasks]
-    if wanted.rounds and not all_labels_in_every_task(tasks, len(stream.labels)):
+    if wanted.rounds and not rounds_keep_labels(stream.family, tasks, len(stream.labels)):
         raise ConfigError(
             "--head rounds learns from the rows of the current task alone, and here tasks have "
             "different labels: earlier ones would be forgotten; use --head released"
@@ -161,7 +162,8 @@ def _coordinates(agreement: Agreement, embedded: EmbeddedStream, wanted: Wanted)
     evaluated = 2 * len(tasks) if wanted.evaluation else 0
     if wanted.rounds:
         inputs: int = embedded.public.shape[1] + 1
-        return max(inputs * embedded.family.outputs, evaluated)
+        trained = (len(trained_outputs(embedded.family, task.labels)) for task in tasks)
+        return max(inputs * max(trained), evaluated)
     requests = [agreement.request(number, task.labels) for number, task in enumerate(tasks)]
     return max(evaluated, *(request.layout.size for request in requests))
 
