@@ -191,8 +191,9 @@ def main() -> int:
         sentences = public.splitlines()[:SENTENCES]
         (folder / "public.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
         for kind in [each for each in asked.only.split(";") if each] or list(SOURCES):
-            rows = chosen(SOURCES[kind](asked.folder, kinds[kind]["labels"]), kinds[kind])
-            outcomes.append(outcome(folder, kind, kinds[kind], rows))
+            facts = kinds.get(kinds[kind].get("like"), {}) | kinds[kind]
+            rows = chosen(SOURCES[kind](asked.folder, facts["labels"]), facts)
+            outcomes.append(outcome(folder, kind, facts, rows))
             print(outcomes[-1].row(), flush=True)
             write_table(outcomes)
     return 1 if any(each.below() for each in outcomes) else 0

@@ -235,6 +235,15 @@ def mentions(folder: Path, labels: _Labels) -> Iterator[Row]:
                         yield Row(" ".join(words), tags, entry.name, entry.name, entry.subject)
 
 
+def apart(folder: Path, labels: _Labels) -> Iterator[Row]:
+    """The same sentences, each in the task of its first name's type; other names are O there."""
+    tasks = {label: f"task {number}" for number, label in enumerate(labels, start=1)}
+    for row in mentions(folder, labels):
+        own = next(tag for tag in row.labels if tag != "O").partition("-")[2]
+        tags = tuple(tag if tag.partition("-")[2] == own else "O" for tag in row.labels)
+        yield row._replace(labels=tags, task=tasks[own])
+
+
 def _tags(words: list[str], known: Mapping[tuple[str, ...], str]) -> Iterator[str]:
     """A tag for each word; the longest name that begins at a word counts."""
     place = 0
@@ -259,6 +268,7 @@ def _plain(text: str) -> str:
 SOURCES: Final = {
     **{"sections": sections, "purposes": purposes, "sayings": sayings, "glosses": glosses},
     **{"messages": messages, "media": media, "emoji": emoji, "languages": languages},
-    **{"deutsch": deutsch, "mail": mail, "terms": terms, "mentions": mentions},
+    **{"deutsch": deutsch, "mail": mail, "terms": terms},
+    **{"mentions": mentions, "apart": apart},
 }
 """The rows of each data set, from the folder that the packages are unpacked in."""

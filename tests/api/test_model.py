@@ -161,7 +161,7 @@ def test_a_run_of_the_program_is_loaded(cslr, tmp_path, stream, text):
     assert code == 0
     first, second = load(tmp_path / "run"), load(tmp_path / "run", seed=102)
     assert first.epsilon() == pytest.approx(8.0, rel=1e-6)
-    assert not np.array_equal(first.arrays["head"]["bias2"], second.arrays["head"]["bias2"])
+    assert not np.array_equal(first.arrays["head"]["weights1"], second.arrays["head"]["weights1"])
     second.save(tmp_path / "saved")
     again = load(tmp_path / "saved")
     assert again.predict([text]) == second.predict([text])

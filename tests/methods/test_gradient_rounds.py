@@ -263,7 +263,7 @@ def test_rounds_are_chosen_for_many_units_that_outweigh_the_noise():
 
 def test_sentences_have_many_words_so_fewer_of_them_are_enough():
     assert prefers_rounds(planned(1.0, cap=1), 2000, "tagging")
-    assert not prefers_rounds(planned(1.0, cap=1), 400, "tagging")
+    assert not prefers_rounds(planned(1.0, cap=1), 350, "tagging")
     assert prefers_rounds(planned(8.0, cap=1), 200, "tagging")
     assert not prefers_rounds(planned(math.inf, cap=1), LEAST_UNITS["tagging"] - 1, "tagging")
 

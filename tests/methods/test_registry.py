@@ -10,6 +10,7 @@ import pytest
 
 from cslr.errors import ConfigError, PlanChanged
 from cslr.methods.cslr import stages as cslr
+from cslr.methods.gradient_rounds import start_rule
 from cslr.methods.registry import METHODS, YARDSTICKS, method_named
 from cslr.protocol.round import Session
 
@@ -52,6 +53,18 @@ def test_without_noise_the_head_learns_all_tasks_from_replay(make_context, world
     *_, last = cslr(make_context(prior=prior, family=family))
     # In tagging O is expected far more often than it is met in the small world.
     assert share_right(last(), world, family) > (0.8 if family == "tagging" else 0.95)
+
+
+def test_in_tagging_the_head_is_the_zero_shot_rule_until_releases_say_more(
+    make_context_with, make_drawer, world
+):
+    """Its scores count public frequencies of tags; noise may not make it worse than that."""
+    made = [make_context_with(make_drawer(), eps, family="tagging") for eps in (0.01, math.inf)]
+    rule = start_rule(made[0]).head().scores(world.test_z)
+    noisy, clear = (list(cslr(context)) for context in made)
+    np.testing.assert_allclose(clear[0]().scores(world.test_z), rule, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(noisy[-1]().scores(world.test_z), rule, rtol=1e-2, atol=1e-2)
+    assert np.abs(clear[-1]().scores(world.test_z) - rule).max() > 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -42,6 +42,7 @@ CASES = {
     "intents, two modes": {"family": "intents", **LISTS},
     "tagging": {"family": "tagging"},
     "tagging, two modes": {"family": "tagging", **LISTS},
+    "tagging, gradient rounds": {"family": "tagging", "head": {"kind": "rounds", "rounds": 3}},
     "synthetic anchors": {"matcher": "signature-synthetic", **LISTS},
     "random anchors": {"matcher": "signature-random", **LISTS},
     **{f"matcher {name}": {"matcher": name, **LISTS} for name in MATCHERS if name not in SLOW},

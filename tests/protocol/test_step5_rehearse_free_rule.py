@@ -13,6 +13,7 @@ from cslr.protocol.head import (
     initial_head,
     linear_head,
     mixed,
+    relative_spread,
     rule_of,
     zero_shot_head,
 )
@@ -20,6 +21,7 @@ from cslr.protocol.round import Session
 from cslr.protocol.step5_rehearse import (
     CLEAR_HALF,
     TRUST_HALF,
+    WORDS_TRUST_HALF,
     Rehearsal,
     free_rule,
     share_of_free,
@@ -31,7 +33,8 @@ ALL = np.ones(4, dtype=bool)
 
 
 def beside_texts(head, texts, z, known, share):
-    return mixed(head, zero_shot_head(texts), z, known, share)
+    zero_shot = zero_shot_head(texts)
+    return mixed(head, zero_shot, share, relative_spread(head, zero_shot, z, known))
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def test_two_linear_rules_mixed_are_one_of_the_same_width(rng):
     """A free rule is mixed of two, and adds two units a label to a head, not four."""
     one, two = (linear_head(rng.standard_normal((4, 24)), rng.standard_normal(4)) for _ in range(2))
     z = rng.standard_normal((50, 24))
-    both = mixed(one, two, z, ALL, 0.3)
+    both = mixed(one, two, 0.3, relative_spread(one, two, z, ALL))
     small = linear_head(*rule_of(both))
     assert small.weights1.shape == (24, 8)
     np.testing.assert_allclose(small.scores(z), both.scores(z), atol=1e-4)
@@ -101,15 +104,15 @@ def test_labels_of_which_nothing_was_heard_do_not_set_the_scale(head, rng):
 
 
 def test_the_share_falls_from_one_as_modes_become_known():
-    assert share_of_free(told(0.0)) == 1.0
-    assert share_of_free(told(0.9, known=False)) == 1.0
-    assert share_of_free(told([0.0, 2 * TRUST_HALF])) == pytest.approx(0.5)
-    assert share_of_free(told(1.0)) < 0.01
+    assert share_of_free(told(0.0), TRUST_HALF) == 1.0
+    assert share_of_free(told(0.9, known=False), TRUST_HALF) == 1.0
+    assert share_of_free(told([0.0, 2 * TRUST_HALF]), TRUST_HALF) == pytest.approx(0.5)
+    assert share_of_free(told(1.0), TRUST_HALF) < 0.01
 
 
 def test_labels_that_are_hard_to_tell_apart_need_more_trust():
-    assert share_of_free(told(2 * TRUST_HALF, clarity=0.5)) == pytest.approx(0.5)
-    assert share_of_free(told(1.0, clarity=0.0)) == 1.0
+    assert share_of_free(told(2 * TRUST_HALF, clarity=0.5), TRUST_HALF) == pytest.approx(0.5)
+    assert share_of_free(told(1.0, clarity=0.0), TRUST_HALF) == 1.0
 
 
 def test_zero_shot_counts_less_the_clearer_sentences_are_about_labels():
@@ -131,6 +134,21 @@ def free_rule_of(before, world, share):
     session, how = before
     agreement = session.agreement
     return free_rule(session.replay(), agreement.space, agreement.family, how, world.texts, share)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_scores_are_mixed_as_they_are_unless_a_factor_is_given(head, rng, share):
+    other, z = zero_shot_head(rng.standard_normal((4, 24))), rng.standard_normal((50, 24))
+    for factor in (1.0, 2.5):
+        found = mixed(head, other, share, factor).scores(z)
+        wanted = (1 - share) * head.scores(z) + share * factor * other.scores(z)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_words_trust_releases_sooner_than_texts_do():
+    """The zero-shot rule of words is much worse than what even few clients know."""
+    shares = [share_of_free(told(0.1), half) for half in (WORDS_TRUST_HALF, TRUST_HALF)]
+    assert shares[0] < 0.2 < 0.7 < shares[1]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -11,7 +11,7 @@ They are computed from public data and releases, so they cost nothing and may be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
@@ -24,7 +24,16 @@ from cslr.methods import gradient_rounds
 from cslr.methods.alignment import Alignment, align, summary
 from cslr.methods.federated_head import ROUNDS, federated_stage
 from cslr.methods.gradient_rounds import check_tasks, gradient_facts, gradient_stage, start_rule
-from cslr.methods.method import Earlier, Fitted, Method, MethodContext, Stages, View, fitted_by
+from cslr.methods.method import (
+    Corpus,
+    Earlier,
+    Fitted,
+    Method,
+    MethodContext,
+    Stages,
+    View,
+    fitted_by,
+)
 from cslr.privacy.plan import Schedule
 from cslr.protocol.agreement import Agreement
 from cslr.protocol.carry_over import Passage, carried, lifted, passage, raw_passage
@@ -107,27 +116,14 @@ def agree(context: MethodContext) -> Agreement:
 
 def _space_of(context: MethodContext) -> PublicSpace:
     replay = context.replay
-    public, count = _Public(context.public), context.constants.m
+    count = context.constants.m
     settings = (replay.directions, count, context.seeds, replay.anchor_kind)
-    return _space(public, context.encoder, *settings)
-
-
-@dataclass(frozen=True, eq=False)
-class _Public:
-    """An embedded corpus as a cache key, compared by the identity of the array."""
-
-    z: FloatArray
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Public) and other.z is self.z
-
-    def __hash__(self) -> int:
-        return id(self.z)
+    return _space(Corpus(context.public), context.encoder, *settings)
 
 
 @lru_cache(maxsize=8)
 def _space(
-    public: _Public, encoder: str, dimension: int, anchors: int, seeds: Seeds, kind: str
+    public: Corpus, encoder: str, dimension: int, anchors: int, seeds: Seeds, kind: str
 ) -> PublicSpace:
     """The space of a corpus: all methods of a seed share it, so it is built once."""
     return build_space(public.z, encoder, dimension, anchors, seeds.at("anchors"), kind)
@@ -253,6 +249,8 @@ def _held(
     how = rehearsal_of(context, releases)
     if agreement.modes.texts is None or agreement.paper is not None:
         return how
+    if context.family.name == "tagging":
+        return replace(how, free=start_rule(context).head())
     prior, space = replay_of((), agreement).value, agreement.space
     if way is not None:
         prior, space = lifted(prior, way), _space_of(context)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from cslr.errors import ConfigError
-from cslr.methods.method import MethodContext, rounds_keep_labels
+from cslr.methods.method import Corpus, MethodContext, rounds_keep_labels
 from cslr.privacy.plan import Plan
 from cslr.protocol.head import FamilyName, Head, rule_of
 from cslr.protocol.ports import Cohort
@@ -44,7 +45,7 @@ LEAST_UNITS: Final[Mapping[FamilyName, int]] = {
 LEAST_SIGNAL: Final[Mapping[FamilyName, float]] = {
     "classification": 120.0,
     "intents": 120.0,
-    "tagging": 25.0,
+    "tagging": 20.0,
 }
 """Signal (expected units of a task over the noise multiplier of one release) from which on rounds
 are chosen: below it statistics and the label prior are better. Tagging needs less, since a sentence
@@ -79,15 +80,22 @@ def gradient_facts(context: MethodContext) -> dict[str, object]:
 def start_rule(context: MethodContext, free: Head | None = None) -> LinearRule:
     """The rule before the first round: ``free``, the rule without clients, or the zero-shot rule.
 
-    With intents it is the zero-shot rule, whose scores suit independent outputs.
+    With intents and in tagging it is the zero-shot rule with public frequencies, whose scores suit
+    independent outputs and words.
     """
     texts = context.label_texts if context.replay.prior == "labels" else None
     signal = signal_of(context.plan, context.clients.count)
-    rule = LinearRule.start(LinearSpace.of(context.public), context.family, texts, signal)
-    if free is None or context.family.sigmoid:
+    rule = LinearRule.start(_space(Corpus(context.public)), context.family, texts, signal)
+    if free is None or context.family.name != "classification":
         return rule
     weights, _ = rule_of(free)
     return rule.turned(weights - weights.mean(axis=0))
+
+
+@lru_cache(maxsize=8)
+def _space(public: Corpus) -> LinearSpace:
+    """The inputs that a corpus defines: all seeds share them, so they are computed once."""
+    return LinearSpace.of(public.z)
 
 
 def gradient_stage(

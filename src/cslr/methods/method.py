@@ -78,6 +78,19 @@ Stage = Callable[[], Fitted]
 Stages = Iterator[Stage]
 
 
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """An embedded corpus as a cache key, compared by the identity of the array."""
+
+    z: FloatArray
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Corpus) and other.z is self.z
+
+    def __hash__(self) -> int:
+        return id(self.z)
+
+
 class Clients(Protocol):
     """The registered clients, through the interface that methods may use."""
 

@@ -42,6 +42,7 @@ __all__ = [
     "label_targets",
     "linear_head",
     "mixed",
+    "relative_spread",
     "rule_of",
     "sigmoid",
     "softmax",
@@ -251,16 +252,19 @@ def rule_of(head: Head) -> tuple[FloatArray, FloatArray]:
     return (head.weights1 @ says).T, head.bias1 @ says + head.bias2
 
 
-def mixed(head: Head, other: Head, z: FloatArray, known: BoolArray, share: float) -> Head:
-    """(1 − share) × the scores of ``head`` + share × those of ``other``, as one head.
+def relative_spread(head: Head, other: Head, z: FloatArray, known: BoolArray) -> float:
+    """The spread of the scores of ``head`` on samples z (n, d), in units of that of ``other``.
 
-    The scores of ``other`` are rescaled to the spread of those of ``head`` on samples z (n, d).
     known: (c,) the labels whose scores the spread is measured on.
     """
     scores = [each.scores(z)[:, known] for each in (head, other)]
     wide = [np.square(each - each.mean(axis=1, keepdims=True)).mean() for each in scores]
-    scale = share * np.sqrt(wide[0] / max(wide[1], 1e-12))
-    kind = head.weights2.dtype
+    return float(np.sqrt(wide[0] / max(wide[1], 1e-12)))
+
+
+def mixed(head: Head, other: Head, share: float, factor: float = 1.0) -> Head:
+    """(1 − share) × the scores of ``head`` + share × factor × those of ``other``, as one head."""
+    scale, kind = share * factor, head.weights2.dtype
     return Head(
         np.concatenate([head.weights1, other.weights1], axis=1),
         np.concatenate([head.bias1, other.bias1]),

@@ -25,6 +25,7 @@ from cslr.protocol.head import (
     HeadSettings,
     linear_head,
     mixed,
+    relative_spread,
     rule_of,
     train_head,
     zero_shot_head,
@@ -88,8 +89,8 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     if not replay.heard.any():
         return how.start
     settings, passes, seeds = how.settings, how.passes, how.seeds
-    samples = how.samples
-    sampler = Sampler.of(replay, space, of_words=family.name == "tagging")
+    samples, of_words = how.samples, family.name == "tagging"
+    sampler = Sampler.of(replay, space, of_words=of_words)
     start = sampler.linear_start(how.start, family)
 
     def draws() -> Iterator[Batch]:
@@ -112,11 +113,14 @@ def rehearse(replay: Replay, space: PublicSpace, family: Family, how: Rehearsal)
     if replay.pooled:  # targets contain the label frequencies
         return head
     draw = sampler.draw(CALIBRATION, seeds.at("thresholds"))
-    if how.free is not None:
-        head = mixed(head, how.free, draw[0], replay.heard, share_of_free(replay))
+    if how.free is not None and not of_words:
+        spread = relative_spread(head, how.free, draw[0], replay.heard)
+        head = mixed(head, how.free, share_of_free(replay, TRUST_HALF), spread)
     count = INTENT_SHARES if family.sigmoid else 1.0
     bias = head.bias2 + count * np.log(_shares(replay, family))[family.label_of_output()]
     head = replace(head, bias2=bias.astype(head.bias2.dtype))
+    if how.free is not None and of_words:  # the rule counts label frequencies itself
+        head = mixed(head, how.free, share_of_free(replay, WORDS_TRUST_HALF))
     if not family.sigmoid:
         return head
     return _one_by_one(head, draw, _company(replay), strict=not how.goes_on)
@@ -133,10 +137,10 @@ def free_rule(
     """The rule that needs no client: from label texts, and from public sentences about the labels.
 
     prior: the replay before any release. texts: (c, d) label texts, whose zero-shot scores have
-    weight ``share``. None for tagging, since label texts hardly describe types of words, and if a
-    mode may be about several labels.
+    weight ``share``. None if a mode may be about several labels. Tagging has another rule
+    (``step5_rounds.LinearRule.start``), since public words are of no use for types of words.
     """
-    if family.name == "tagging" or prior.pooled:
+    if prior.pooled:
         return None
     zero_shot = zero_shot_head(texts)
     sampler = Sampler.of(prior, space)
@@ -144,7 +148,8 @@ def free_rule(
     if rule is how.start:  # too narrow for a rule of all labels
         return zero_shot
     z, _ = sampler.draw(CALIBRATION, how.seeds.at("free"))
-    return linear_head(*rule_of(mixed(rule, zero_shot, z, prior.heard, share)))
+    spread = relative_spread(rule, zero_shot, z, prior.heard)
+    return linear_head(*rule_of(mixed(rule, zero_shot, share, spread)))
 
 
 def _several_modes(replay: Replay) -> bool:
@@ -438,16 +443,21 @@ def _by_task(values: FloatArray, tasks: IntArray) -> FloatArray:
 
 TRUST_HALF: Final = 0.14
 """Trust in released modes, times their clarity, at which the free rule has weight ½."""
+WORDS_TRUST_HALF: Final = 0.05
+"""The same for modes of words."""
 STEEP: Final = 3
 """Exponent with which its weight falls as trust grows."""
 CLEAR_HALF: Final = 1.4
 """``clearness`` at which zero-shot has weight ½ in the free rule."""
 
 
-def share_of_free(replay: Replay) -> float:
-    """Weight of the free rule: 1 if no mode is known, nearly 0 if all are known well."""
+def share_of_free(replay: Replay, half: float) -> float:
+    """Weight of the free rule: 1 if no mode is known, nearly 0 if all are known well.
+
+    half: trust, times clarity, at which it is ½.
+    """
     trust = float(replay.trust[replay.known].mean()) if replay.known.any() else 0.0
-    return 1.0 / (1.0 + (trust * replay.clarity / TRUST_HALF) ** STEEP)
+    return 1.0 / (1.0 + (trust * replay.clarity / half) ** STEEP)
 
 
 def share_of_zero_shot(clearness: float) -> float:
