@@ -509,7 +509,7 @@ def test_every_stream_has_its_results_and_yardsticks(title, clients, many):
         ("Split-AG-News", 20, (2.5, 4.5), (3.5, 5.5), (7.0, 9.5)),
         ("Split-Amazon", 50, (0.5, 1.5), (0.5, 1.5), (7.0, 9.5)),
         ("MultiWOZ-Intent", 40, (-0.5, 0.5), (2.5, 3.5), (7.0, 9.5)),
-        ("NER-Domain", 30, (1.5, 2.5), (1.5, 2.5), (20.0, 30.0)),
+        ("NER-Domain", 30, (1.0, 2.0), (1.0, 2.0), (20.0, 30.0)),
     ],
 )
 def test_how_to_read_the_results_agrees_with_the_results(title, clients, free, client, person):
