@@ -90,10 +90,12 @@ def sizes(*numbers: int):
 
 
 def side(tasks: int, width: int = 6):
-    stream = SimpleNamespace(tasks=[SimpleNamespace(labels=(n,)) for n in range(tasks)])
-    return SimpleNamespace(
-        stream=stream, public=np.zeros((9, width)), family=Family("classification", 4)
-    )
+    return side_of(Family("classification", 4), [(n,) for n in range(tasks)], width)
+
+
+def side_of(family: Family, tasks: list[tuple[int, ...]], width: int = 6):
+    stream = SimpleNamespace(tasks=[SimpleNamespace(labels=labels) for labels in tasks])
+    return SimpleNamespace(stream=stream, public=np.zeros((9, width)), family=family)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,21 @@ def side(tasks: int, width: int = 6):
 )
 def test_delta_is_set_aside_for_the_release_with_the_most_coordinates(more, coordinates):
     assert _coordinates(sizes(5, 7, 3), side(3), wanted(**more)) == coordinates
+
+
+@pytest.mark.parametrize(
+    ("tasks", "outputs"),
+    [
+        ([(0, 1), (0, 2, 3, 4), (0, 5)], 6),  # B- and I- of three types
+        ([(0, 1), (0, 2)], 2),
+        ([(1,), (2, 3)], 4),  # O is a label of every task
+        ([(0, 1, 2), (0, 2, 3)], 4),
+        ([(0, 1), (0, 1, 2, 3, 4, 5)], 11),  # a task of all types trains O, too
+    ],
+)
+def test_delta_is_set_aside_for_the_task_with_the_most_types(tasks, outputs):
+    found = _coordinates(sizes(), side_of(Family("tagging", 6), tasks), wanted(rounds=2))
+    assert found == (6 + 1) * outputs
 
 
 def test_an_evaluation_has_two_coordinates_for_each_task():
