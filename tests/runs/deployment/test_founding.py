@@ -13,6 +13,7 @@ from cslr.protocol.head import Family
 from cslr.runs.deployment import founding
 from cslr.runs.deployment.founding import (
     Wanted,
+    _check_wanted,
     _coordinates,
     _plan,
     _units,
@@ -132,6 +133,28 @@ def test_an_evaluation_has_two_coordinates_for_each_task():
     assert _coordinates(sizes(*[5] * 20), many, wanted(evaluation=True)) == 40
     assert _coordinates(sizes(*[5] * 20), many, wanted(evaluation=True, rounds=1)) == 40
     assert _coordinates(sizes(*[5] * 20), many, wanted()) == 5
+
+
+def apart(family: str, tasks: list[tuple[int, ...]]):
+    """A source that declares four labels and these tasks."""
+    declared = SimpleNamespace(
+        family=family, labels=range(4), tasks=[SimpleNamespace(labels=labels) for labels in tasks]
+    )
+    return SimpleNamespace(without_rows=lambda: declared)
+
+
+def test_gradients_are_asked_for_where_no_label_would_be_forgotten():
+    """In tagging types may arrive task by task; elsewhere every task must have all labels."""
+    _check_wanted(wanted(source=apart("tagging", [(0, 1), (0, 2, 3)]), rounds=2))
+    _check_wanted(wanted(source=apart("intents", [(0, 1, 2, 3)] * 2), rounds=2))
+    for family, tasks in (
+        ("classification", [(0, 1), (2, 3)]),
+        ("intents", [(0, 1, 2, 3), (2, 3)]),
+        ("tagging", [(0,), (0, 1, 2, 3)]),  # a task without types
+    ):
+        _check_wanted(wanted(source=apart(family, tasks)))
+        with pytest.raises(ConfigError, match="use --head released"):
+            _check_wanted(wanted(source=apart(family, tasks), rounds=2))
 
 
 def test_a_charter_says_what_was_founded_and_leads_back_to_it():
