@@ -23,6 +23,15 @@ def test_every_step_reads_all_rows_whatever_their_task(make_context, world):
     assert float((scores.argmax(axis=1) == world.test_labels).mean()) > 0.95
 
 
+def test_every_step_trains_the_types_of_all_tasks(make_context, world):
+    context = make_context(method="dp-joint", family="tagging", head={"rounds": 10})
+    before, first, _ = stages(context)
+    scores = [stage().scores(world.test_z) for stage in (before, first)]
+    outputs = context.family.label_of_output()
+    right = [float((outputs[each.argmax(axis=1)] == world.test_labels).mean()) for each in scores]
+    assert right[1] > max(0.8, right[0])
+
+
 def test_rows_of_one_unit_make_one_gradient(make_context):
     """Zeroing a unit moves the sum by one clip, not by one for each task."""
     context = make_context(4.0, method="dp-joint")

@@ -212,6 +212,16 @@ def test_types_may_arrive_task_by_task_and_later_ones_leave_earlier_columns(make
         assert leads[1].mean() > leads[0].mean() + 1
 
 
+def test_a_task_without_types_has_nothing_to_train_and_is_refused(make_context):
+    """Without a column its rounds would be charged for nothing; statistics know such a task."""
+    context = make_context(4.0, family="tagging", head={"kind": "rounds", "rounds": 2})
+    with pytest.raises(ConfigError, match="use --head released"):
+        next(stages(replace(context, tasks=((0,), (0, 1, 2, 3)))))
+    assert context.ledger.charges == ()
+    for tasks, may in (([(0,), (0, 1)], False), ([(0, 1), (1,)], True), ([(0,)], False)):
+        assert may_choose_rounds(Config(), "tagging", tasks, 4) is may
+
+
 def test_a_run_of_types_by_task_pays_for_its_rounds_and_knows_all_types(make_context, world):
     context = make_context(4.0, cap=1, family="tagging", head={"kind": "rounds", "rounds": 2})
     first, second, last = (stage() for stage in stages(context))

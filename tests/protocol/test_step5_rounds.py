@@ -102,6 +102,31 @@ def test_a_task_of_some_types_trains_their_columns_against_the_words_outside(wor
     assert (moved.unknown[:, trained] < rule.unknown[:, trained]).all()
 
 
+def test_each_column_has_a_filter_of_its_own(world):
+    """With noise: trained columns move as if all were trained, and the others stay in all parts."""
+    rule, trained = rule_of(world, "tagging"), trained_outputs(Family("tagging", 4), (0, 2))
+    measured = NoisyGradient(noise=1e-3, units=50.0, rounds=15)
+    first, second = np.random.default_rng(3).standard_normal((2, *rule.mean.shape))
+    rule = rule.moved(first[:, :2].ravel(), measured, np.array([1, 2]))
+    assert (rule.noise[:, 1:3] > 0).all()
+    assert not np.delete(rule.noise, [1, 2], axis=1).any()
+    rule = rule.moved(first.ravel(), measured)
+    whole = rule.moved(second.ravel(), measured)
+    part = rule.moved(second[:, trained].ravel(), measured, trained)
+    for name in ("mean", "unknown", "noise"):
+        before, after, wanted = (getattr(each, name) for each in (rule, part, whole))
+        np.testing.assert_allclose(after[:, trained], wanted[:, trained], rtol=1e-12)
+        np.testing.assert_array_equal(np.delete(after, trained, 1), np.delete(before, trained, 1))
+
+
+@pytest.mark.parametrize("labels", [(0,), (0, 1), (2, 3), (0, 1, 2, 3)])
+def test_a_gradient_has_the_announced_size(world, labels):
+    """Nodes and server compute the size from the question, before anybody has answered."""
+    question = rule_of(world, "tagging").question(labels)
+    examples = world.told("tagging").examples(0)
+    assert question.updates(examples).shape == (len(examples.z), question.size)
+
+
 def test_words_of_other_types_alone_answer_with_zeros(world):
     """They are not taken for words outside names: earlier and later tasks have their types."""
     rule, examples = rule_of(world, "tagging"), world.told("tagging").examples(0)

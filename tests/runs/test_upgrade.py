@@ -263,6 +263,16 @@ def test_what_cannot_be_upgraded_is_told(tmp_path):
         upgraded_config(tmp_path / "run", "old")
 
 
+def test_gradients_that_were_released_are_not_called_nothing(tmp_path):
+    """The head may have been chosen automatically; what was paid for is not to be paid again."""
+    config = config_of(encoder="old")
+    directory = RunDirectory(tmp_path / "run", config)
+    directory.begin()
+    directory.seed(config.seeds[0]).save("task 0 update 0", np.ones(3))
+    with pytest.raises(ConfigError, match="is trained by clients in rounds"):
+        upgraded_config(tmp_path / "run", "new")
+
+
 def test_an_interrupted_upgrade_goes_on_and_pays_once(trace, tmp_path):
     config, embedded = upgrade("mapped"), replace(NEW, before=OLD)
 

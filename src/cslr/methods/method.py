@@ -306,9 +306,11 @@ def head_on_rows(
 def rounds_keep_labels(family: FamilyName, tasks: Sequence[Sequence[int]], labels: int) -> bool:
     """Whether gradient rounds of later tasks leave the labels of earlier ones as they are.
 
-    They do if every task has all labels, and in tagging, where a task trains only its own types.
+    They do if every task has all labels, and in tagging if every task has types (labels beyond O):
+    it trains these only.
     """
-    return family == "tagging" or all(len(set(task)) == labels for task in tasks)
+    whole = all(len(set(task)) == labels for task in tasks)
+    return whole or (family == "tagging" and all(map(any, tasks)))
 
 
 def may_choose_rounds(

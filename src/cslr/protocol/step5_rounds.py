@@ -171,7 +171,7 @@ class GradientRound:
         if self.family.name == "tagging":
             weight = weight * (y @ _tag_weights(self.family)[self._outputs])
         wrong *= weight[..., None]
-        wrong = wrong[..., -len(self.trained) :]  # O comes first
+        wrong = wrong[..., len(self._outputs) - len(self.trained) :]  # O comes first
         gradient: FloatArray = np.swapaxes(x, -1, -2) @ wrong  # (b, d + 1, trained)
         return gradient.reshape(len(gradient), -1)
 

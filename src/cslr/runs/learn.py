@@ -160,8 +160,9 @@ def check_affordable(
             raise PlanChanged(
                 f"the plan of {name!r} was fixed by an earlier run: {fixed['releases']} "
                 f"releases for ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = "
-                f"{fixed['cap']}. Run with the same --epsilon, --q and --cap, and with "
-                "--evaluate private if and only if that run had it"
+                f"{fixed['cap']}. Run with the same --epsilon, --q, --cap and --head, and with "
+                "--evaluate private if and only if that run had it. If all are the same, another "
+                "version of cslr chose what is released: finish the run with that version"
             )
     due = _due(ledger, plan, kept, evaluated)
     if not ledger.charges or not due:

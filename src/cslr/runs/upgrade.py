@@ -36,6 +36,12 @@ def upgraded_config(run: Path, encoder: str) -> Config:
             "until all have released the same number"
         )
     after = released.pop()
+    if not after and any(run.glob("seed-*/task-*-update-*.safetensors")):
+        raise ConfigError(
+            f"the head of {run} is trained by clients in rounds and cannot be carried over to "
+            f"another encoder; resume the run with {config.encoder}. One that is to be upgraded "
+            "needs --head released from its start"
+        )
     if not after:
         raise ConfigError(
             f"{run} has released nothing yet; start a new run with --encoder {encoder}"

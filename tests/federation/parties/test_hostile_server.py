@@ -94,6 +94,39 @@ def test_a_question_that_does_not_fit_is_refused_and_costs_nothing(machines, dra
     assert changed(machines(), drawer, change) == {error}
 
 
+def test_the_columns_of_a_gradient_follow_from_the_charter_alone(machines):
+    """A server names a task; which columns it trains the node knows by itself."""
+    node = machines("tagging", rounds=2).node(0)
+    inputs, outputs = len(node.agreement.space.centre), node.agreement.family.outputs
+    arrays = {"weights": np.zeros((inputs + 1, outputs))}
+    arrays |= {"centre": np.zeros(inputs), "size": np.ones(1)}
+    for task, trained in enumerate(([1, 2], [3, 4, 5, 6])):
+        names = {"kind": "gradient", "task": str(task), "round": "0"}
+        plain = asked(save(arrays, names), node.charter, node.agreement)
+        np.testing.assert_array_equal(plain.ask.request.trained, trained)
+        assert plain.release.coordinates == (inputs + 1) * len(trained)
+        assert plain.task == task
+        for columns in (np.array(trained, dtype=np.float64), np.arange(7.0), np.arange(40.0)):
+            with pytest.raises(BadField, match="is not one that this node answers"):
+                asked(save({**arrays, "trained": columns}, names), node.charter, node.agreement)
+        narrow = {**arrays, "weights": arrays["weights"][:, trained]}
+        with pytest.raises(WrongShape, match="do not fit"):
+            asked(save(narrow, names), node.charter, node.agreement)
+
+
+def test_a_gradient_of_more_columns_than_agreed_is_refused(machines):
+    """A charter that sets δ aside for the first task alone."""
+    node = machines("tagging", rounds=2).node(0)
+    inputs, outputs = len(node.agreement.space.centre), node.agreement.family.outputs
+    arrays = {"weights": np.zeros((inputs + 1, outputs))}
+    arrays |= {"centre": np.zeros(inputs), "size": np.ones(1)}
+    few = node.charter.model_copy(update={"coordinates": 2 * (inputs + 1)})
+    questions = [save(arrays, {"kind": "gradient", "task": t, "round": "0"}) for t in "01"]
+    assert asked(questions[0], few, node.agreement).release.coordinates == few.coordinates
+    with pytest.raises(TermsDiffer, match="coordinates"):
+        asked(questions[1], few, node.agreement)
+
+
 def steep(node, size: float) -> bytes:
     """Overflows for a row whose fourth coordinate is above ``size``, and for no other."""
     inputs, outputs = len(node.agreement.space.centre), node.agreement.family.outputs

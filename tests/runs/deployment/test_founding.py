@@ -13,6 +13,7 @@ from cslr.protocol.head import Family
 from cslr.runs.deployment import founding
 from cslr.runs.deployment.founding import (
     Wanted,
+    _check_wanted,
     _coordinates,
     _plan,
     _units,
@@ -90,10 +91,12 @@ def sizes(*numbers: int):
 
 
 def side(tasks: int, width: int = 6):
-    stream = SimpleNamespace(tasks=[SimpleNamespace(labels=(n,)) for n in range(tasks)])
-    return SimpleNamespace(
-        stream=stream, public=np.zeros((9, width)), family=Family("classification", 4)
-    )
+    return side_of(Family("classification", 4), [(n,) for n in range(tasks)], width)
+
+
+def side_of(family: Family, tasks: list[tuple[int, ...]], width: int = 6):
+    stream = SimpleNamespace(tasks=[SimpleNamespace(labels=labels) for labels in tasks])
+    return SimpleNamespace(stream=stream, public=np.zeros((9, width)), family=family)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +112,49 @@ def test_delta_is_set_aside_for_the_release_with_the_most_coordinates(more, coor
     assert _coordinates(sizes(5, 7, 3), side(3), wanted(**more)) == coordinates
 
 
+@pytest.mark.parametrize(
+    ("tasks", "outputs"),
+    [
+        ([(0, 1), (0, 2, 3, 4), (0, 5)], 6),  # B- and I- of three types
+        ([(0, 1), (0, 2)], 2),
+        ([(1,), (2, 3)], 4),  # O is a label of every task
+        ([(0, 1, 2), (0, 2, 3)], 4),
+        ([(0, 1), (0, 1, 2, 3, 4, 5)], 11),  # a task of all types trains O, too
+    ],
+)
+def test_delta_is_set_aside_for_the_task_with_the_most_types(tasks, outputs):
+    found = _coordinates(sizes(), side_of(Family("tagging", 6), tasks), wanted(rounds=2))
+    assert found == (6 + 1) * outputs
+
+
 def test_an_evaluation_has_two_coordinates_for_each_task():
     """How many were right, of how many."""
     many = side(20)
     assert _coordinates(sizes(*[5] * 20), many, wanted(evaluation=True)) == 40
     assert _coordinates(sizes(*[5] * 20), many, wanted(evaluation=True, rounds=1)) == 40
     assert _coordinates(sizes(*[5] * 20), many, wanted()) == 5
+
+
+def apart(family: str, tasks: list[tuple[int, ...]]):
+    """A source that declares four labels and these tasks."""
+    declared = SimpleNamespace(
+        family=family, labels=range(4), tasks=[SimpleNamespace(labels=labels) for labels in tasks]
+    )
+    return SimpleNamespace(without_rows=lambda: declared)
+
+
+def test_gradients_are_asked_for_where_no_label_would_be_forgotten():
+    """In tagging types may arrive task by task; elsewhere every task must have all labels."""
+    _check_wanted(wanted(source=apart("tagging", [(0, 1), (0, 2, 3)]), rounds=2))
+    _check_wanted(wanted(source=apart("intents", [(0, 1, 2, 3)] * 2), rounds=2))
+    for family, tasks in (
+        ("classification", [(0, 1), (2, 3)]),
+        ("intents", [(0, 1, 2, 3), (2, 3)]),
+        ("tagging", [(0,), (0, 1, 2, 3)]),  # a task without types
+    ):
+        _check_wanted(wanted(source=apart(family, tasks)))
+        with pytest.raises(ConfigError, match="use --head released"):
+            _check_wanted(wanted(source=apart(family, tasks), rounds=2))
 
 
 def test_a_charter_says_what_was_founded_and_leads_back_to_it():

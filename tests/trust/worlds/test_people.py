@@ -24,21 +24,23 @@ from .world import (
 pytestmark = pytest.mark.xdist_group("worlds")
 
 MANY, SINGLE, ALONE, TESTED = "many", "c0-20", "c5-0", "tested-0"
+FEW_ROUNDS = ("--head", "rounds", "--set", "head.rounds=2")
 CASES = [
     Case("classification", clients_per_person=1),
     Case("intents", ("--cap", "2"), clients_per_person=1),
-    Case("tagging", clients_per_person=1),
+    Case("tagging", ("--head", "released"), clients_per_person=1),
     Case(flags=("--method", "dp-sgd"), clients_per_person=1),
     Case(flags=("--method", "dp-class-stats"), clients_per_person=1),
     Case(flags=("--cap", "1", "--q", "0.5"), clients_per_person=1),
     Case(upgrade=True, clients_per_person=1),
     Case(flags=("--set", "replay.sub_modes=2"), clients_per_person=1),
-    Case("tagging", ("--head", "rounds", "--set", "head.rounds=2"), clients_per_person=1),
+    Case("tagging", FEW_ROUNDS, clients_per_person=1),
     Case(flags=("--method", "dp-stat-share"), clients_per_person=1),
+    Case("tagging", FEW_ROUNDS, clients_per_person=1, apart=True),
 ]
-LISTS, ROUNDS = CASES[7], CASES[8]
+LISTS, ROUNDS, APART = CASES[7], CASES[8], CASES[10]
 QUICK = [(CASES[0], MANY), (CASES[0], SINGLE), (CASES[0], ALONE), (CASES[3], MANY)]
-QUICK += [(LISTS, MANY), (ROUNDS, ALONE)]
+QUICK += [(LISTS, MANY), (ROUNDS, ALONE), (APART, MANY)]
 
 
 def troubles(play, case: Case, person: str) -> list[str]:
@@ -71,7 +73,14 @@ def test_no_case_shows_a_person_beyond_its_bound(play, card):
 
 @pytest.mark.parametrize(
     ("case", "person"),
-    [(CASES[0], MANY), (CASES[0], SINGLE), (CASES[0], ALONE), (LISTS, MANY), (CASES[2], SINGLE)],
+    [
+        (CASES[0], MANY),
+        (CASES[0], SINGLE),
+        (CASES[0], ALONE),
+        (LISTS, MANY),
+        (CASES[2], SINGLE),
+        (APART, MANY),
+    ],
     ids=str,
 )
 def test_what_a_person_adds_to_a_sum_depends_on_nobody_else(play, case, person):
@@ -85,15 +94,16 @@ def test_what_a_person_adds_to_a_sum_depends_on_nobody_else(play, case, person):
 
 
 @pytest.mark.parametrize(
-    ("family", "flags"),
+    ("family", "flags", "apart"),
     [
-        ("classification", ()),
-        ("classification", ("--method", "dp-sgd")),
-        ("tagging", ("--head", "rounds", "--set", "head.rounds=2")),
+        ("classification", (), False),
+        ("classification", ("--method", "dp-sgd"), False),
+        ("tagging", FEW_ROUNDS, False),
+        ("tagging", FEW_ROUNDS, True),
     ],
 )
-def test_a_person_of_two_clients_moves_sums_by_their_bound(play, family, flags):
-    case, rows = Case(family, flags, clients_per_person=2), rows_of(family)
+def test_a_person_of_two_clients_moves_sums_by_their_bound(play, family, flags, apart):
+    case, rows = Case(family, flags, clients_per_person=2, apart=apart), rows_of(family)
     rows = [*rows, *[{**row, "client": "c1"} for row in rows if row["person"] == MANY]]
     one, other = play(case, rows), play(case, without_person(rows, MANY))
     assert differences(one, other) == []
@@ -151,16 +161,21 @@ def test_a_person_whose_answers_are_counted_moves_the_count_by_its_bound(play):
     assert not np.array_equal(one.sums["evaluation/0"][0], other.sums["evaluation/0"][0])
 
 
-def test_a_person_that_is_gone_after_a_crash_does_not_show(tmp_path):
-    case, rows, ends = CASES[0], rows_of("classification"), []
+@pytest.mark.parametrize(
+    ("case", "died", "charges"),
+    [(CASES[0], "task 0", 2), (APART, "task 0 update 1", 4), (APART, "task 1 update 0", 4)],
+    ids=str,
+)
+def test_a_person_that_is_gone_after_a_crash_does_not_show(tmp_path, case, died, charges):
+    rows, ends = rows_of(case.family), []
     for later in (rows, without_person(rows, MANY)):
         world = World(tmp_path / "world", case, rows)
-        assert world.run(dies_at="task 0") == -9
+        assert world.run(dies_at=died) == -9
         world.write(later)
         assert world.run() == 0
         ends.append(world.end())
     assert differences(*ends) == []
-    assert ledger_kinds(ends[0]).count("charge") == 2
+    assert ledger_kinds(ends[0]).count("charge") == charges
 
 
 def test_a_ledger_of_one_unit_refuses_the_other(tmp_path):

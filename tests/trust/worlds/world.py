@@ -101,10 +101,13 @@ class Case:
     """Whether the encoder is exchanged after the first task."""
     clients_per_person: int = 0
     """Of people as units; 0: a client is the unit."""
+    apart: bool = False
+    """Whether tasks have types of their own where names are tagged, as labels of texts have."""
 
     def __str__(self) -> str:
         flags = " ".join(self.flags).replace("--", "").replace("--set ", "")
-        return f"{self.family} {flags}{' upgrade' * self.upgrade}{self._unit}".strip()
+        more = " upgrade" * self.upgrade + " apart" * self.apart
+        return f"{self.family} {flags}{more}{self._unit}".strip()
 
     @property
     def _unit(self) -> str:
@@ -233,7 +236,7 @@ def _declaration(case: Case) -> str:
             lines.append(f'examples = ["[{label}wdeclared|L{label}] 9wand 7wso 8won"]')
     tasks = {"t0": [0, 1], "t1": [2]}
     for task, labels in tasks.items():
-        if family == "tagging":
+        if family == "tagging" and not case.apart:
             labels = [0, 1, 2]
         names = ", ".join(f'"L{label}"' for label in labels)
         lines += ["[[tasks]]", f'name = "{task}"', f"labels = [{names}]"]
