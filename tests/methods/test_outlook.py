@@ -44,6 +44,14 @@ def test_the_suggested_cap_is_the_tasks_that_a_unit_has(spoken, cap):
     assert [each.sigma for each in outlook.caps] == sorted(each.sigma for each in outlook.caps)
 
 
+@pytest.mark.parametrize("spoken", [1, 2, 3])
+def test_without_a_cap_the_plan_is_that_of_a_run(spoken):
+    """A run lets people contribute to as many tasks as they are declared to have rows of."""
+    assert outlook_of(federation(900, tasks_per_unit=spoken)).plan.cap == spoken
+    clients = outlook_of(federation(20, unit="client", tasks_per_unit=spoken)).plan
+    assert clients.cap == clients.releases
+
+
 def test_gradient_rounds_are_told_with_their_messages():
     outlook = outlook_of(federation(5000, tasks=5, labels_per_task=2, all_labels=True))
     assert outlook.rounds

@@ -30,7 +30,7 @@ def plan_command(
     cap: Annotated[
         int | None,
         typer.Option(
-            help=r"Maximum number of tasks a unit contributes to. \[client: all; person: 1]"
+            help=r"Most tasks that a unit contributes to. \[client: all; person: those it has]"
         ),
     ] = None,
     participation: Annotated[

@@ -102,7 +102,8 @@ def run_command(
         _Share, _more("Participation rate q in (0, 1].", "--participation", "--q")
     ] = None,
     cap: Annotated[
-        _Number, _more(r"Maximum number of tasks a unit contributes to. \[client: all; person: 1]")
+        _Number,
+        _more(r"Most tasks that a unit contributes to. \[client: all; person: those it has]"),
     ] = None,
     unit: Annotated[
         _Text,

@@ -167,8 +167,8 @@ _UNITS: Final = {"client": "clients", "person": "people"}
 
 
 def outlook_of(federation: Federated, cap: int | None = None) -> Outlook:
-    """The outlook under a cap, by default that of a run: all tasks, or 1 for people."""
-    usual = 1 if federation.budget.unit == "person" else federation.tasks
+    """The outlook under a cap, by default that of a run: the tasks that a person has, or all."""
+    usual = federation.spoken if federation.budget.unit == "person" else federation.tasks
     tried = sorted({1, federation.spoken, min(2, federation.tasks), federation.tasks})
     choices = tuple(_choice(_planned(federation, each)) for each in tried)
     return replace(_planned(federation, cap or usual), caps=choices)

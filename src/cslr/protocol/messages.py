@@ -23,7 +23,7 @@ from cslr.privacy.accounting import Charge
 from cslr.privacy.values import Bounded, joint_norms
 from cslr.protocol.agreement import BOUND_QUANTILE, Agreement, simulated_clients
 from cslr.protocol.evaluation import answers_of
-from cslr.protocol.list_mode import list_of, list_statistics
+from cslr.protocol.list_mode import list_of
 from cslr.protocol.literal.device import (
     WrittenLists,
     bounds,
@@ -33,8 +33,13 @@ from cslr.protocol.literal.device import (
 )
 from cslr.protocol.ports import Ask, AskKind, Examples, Request
 from cslr.protocol.round import blocks_of, contribute, contribute_block, statistics_of
-from cslr.protocol.step1_list import coordinates_of
-from cslr.protocol.step4_aggregate.contribution import BLOCKS, tied_factors
+from cslr.protocol.step1_list import coordinates_of, group_lists
+from cslr.protocol.step4_aggregate.contribution import (
+    BLOCKS,
+    entry_statistics,
+    joined,
+    tied_factors,
+)
 from cslr.protocol.updates import update_of
 from cslr.seeding import Seeds
 
@@ -296,7 +301,8 @@ def with_bound(agreement: Agreement, public: FloatArray, labels_per_task: int) -
     )
     x = coordinates_of(examples, request)
     statistics = statistics_of(examples, request, x)
-    lists = list_statistics(examples, request)
+    spread = request.space.spread
+    lists = joined([entry_statistics(group, spread) for _, group in group_lists(examples, request)])
     list_norms = np.linalg.norm(agreement.list_layout(len(groups)).pack(lists), axis=1)
     list_bound = float(np.quantile(list_norms, BOUND_QUANTILE))
     agreement = replace(agreement, list_bound=list_bound)

@@ -63,7 +63,7 @@ def statistics_of(
         # Line 3: each candidate's target, if its label does not determine it.
         targets = group_targets(examples, x, group, request)
         # Line 4: signatures at the anchors; line 6: the canonical id of each candidate.
-        ids = canonical_ids(examples, group, request)
+        ids = group.first_ids if request.one_mode else canonical_ids(examples, group, request)
         # Line 8: sufficient statistics per mode, relative to its prototype.
         parts.append(group_statistics(x, group, ids, targets, request))
     return joined(parts)

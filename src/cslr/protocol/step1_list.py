@@ -134,6 +134,11 @@ class GroupLists:
         counts: IntArray = self.mine.sum(axis=1)
         return counts
 
+    @property
+    def first_ids(self) -> IntArray:
+        """(b, L) zeros: the id of every candidate if its group has one mode."""
+        return np.zeros(self.lists.weights.shape, dtype=np.int64)
+
     def of(self, values: _Array) -> _Array:
         """Of values (b, n, ...) of all examples, those of the examples used."""
         return _at(values, self.places)

@@ -37,7 +37,7 @@ def canonical_ids(examples: Examples, group: GroupLists, request: Request) -> In
     A client that sent no list has no assigned ids: its candidates get −1 and count for no mode.
     """
     if request.one_mode:
-        return np.zeros(group.lists.weights.shape, dtype=np.int64)
+        return group.first_ids
     if request.names is not None:
         nameless = np.full((len(request.groups), request.learner.size), -1)
         names = [request.names.get(client, nameless) for client in examples.clients]
