@@ -286,7 +286,7 @@ def test_runs_that_spend_less_add_up_until_the_budget_is_reached(cslr, shops):
     assert f"(spent: {spent[2]:.3g})" in err
     code, _, err = cslr("run", "small.toml", "--data", "shops.csv")
     assert code == 2
-    assert "was fixed by an earlier run: 2 releases for ε = 4, q = 1, cap = 2" in err
+    assert "was fixed by an earlier run: 2 tasks for ε = 4, q = 1, cap = 2" in err
     assert "Run with the same --epsilon, --q, --cap and --head" in err
     assert "another version of cslr chose what is released" in err
 

@@ -200,6 +200,22 @@ def test_an_evaluation_is_due_until_it_is_in_the_trace(ledger, kept):
         check_affordable(ledger, plan, kept)
 
 
+def test_gradient_rounds_are_not_begun_again_where_the_budget_ends_within_them(tmp_path, kept):
+    """With a cap a person pays for one task of a run, but for every run: there is no cap left."""
+    plan = calibrate(Budget(4.0), 2, cap=1, schedule=Schedule(replay=0, head=3))
+    federation = Federation("clinics", Budget(8.0), "enforced")
+    with Ledger.at(tmp_path / "l.jsonl", federation, EphemeralKeys(tmp_path / "k")) as ledger:
+        ledger.fix_plan(plan, {})
+        for task in (0, 1):
+            for number in range(3):
+                label = f"task {task} update {number}"
+                ledger.charge(plan.head_charge(label, task, number), lambda key: "")
+                ledger.settle(label, "digest")
+        assert ledger.epsilon("end_to_end", "roster") == pytest.approx(4.0, rel=0.01)
+        with pytest.raises(BudgetExceeded, match="6 releases would bring 'clinics' to ε = 9"):
+            check_affordable(ledger, plan, kept)
+
+
 def test_a_run_of_several_releases_a_task_is_due_until_it_has_begun(ledger, kept):
     plan = calibrate(BUDGET, 2, schedule=Schedule(replay=0, head=2))
     ledger.fix_plan(plan, {})
@@ -214,5 +230,5 @@ def test_a_run_of_several_releases_a_task_is_due_until_it_has_begun(ledger, kept
 
 def test_another_plan_than_the_fixed_one_is_refused_with_its_settings(ledger, kept):
     charged(ledger, calibrate(BUDGET, 3, cap=2), 0)
-    with pytest.raises(PlanChanged, match=r"earlier run: 3 releases for ε = 4, q = 1, cap = 2\."):
+    with pytest.raises(PlanChanged, match=r"earlier run: 3 tasks for ε = 4, q = 1, cap = 2\."):
         check_affordable(ledger, calibrate(BUDGET, 3), kept)

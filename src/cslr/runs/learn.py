@@ -159,7 +159,7 @@ def check_affordable(
             fixed = record["body"]["plan"]
             raise PlanChanged(
                 f"the plan of {name!r} was fixed by an earlier run: {fixed['releases']} "
-                f"releases for ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = "
+                f"tasks for ε = {fixed['budget']['epsilon']:g}, q = {fixed['q']:g}, cap = "
                 f"{fixed['cap']}. Run with the same --epsilon, --q, --cap and --head, and with "
                 "--evaluate private if and only if that run had it. If all are the same, another "
                 "version of cslr chose what is released: finish the run with that version"
@@ -167,10 +167,12 @@ def check_affordable(
     due = _due(ledger, plan, kept, evaluated)
     if not ledger.charges or not due:
         return
-    charges = [*ledger.charges, *due]
-    labels = [charge.label for charge in charges if charge.part != "evaluation"]
-    cap = ledger.cap if len(set(labels)) == len(labels) else None
-    after = epsilon_of(charges, budget.delta, budget.adversary, cap=cap)
+    # A release that an earlier run has made, too, loses the cap. Labels of due charges may be
+    # placeholders, so releases are told apart by their participation coins.
+    again = {charge.round for charge in due if charge.task is not None}
+    again &= {charge.round for charge in ledger.charges if charge.task is not None}
+    cap = None if again else ledger.effective_cap
+    after = epsilon_of([*ledger.charges, *due], budget.delta, budget.adversary, cap=cap)
     if after > budget.epsilon + 1e-9:
         spent = ledger.epsilon("end_to_end", budget.adversary)
         raise BudgetExceeded(
