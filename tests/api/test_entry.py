@@ -79,6 +79,13 @@ def test_a_second_call_is_refused_when_the_budget_is_spent(arguments, tmp_path):
     assert (tmp_path / "ledger" / "ledger.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("epsilon", ["4", None, True, [4.0]])
+def test_an_epsilon_that_is_no_number_is_a_message(arguments, tmp_path, epsilon):
+    with pytest.raises(ConfigError, match=r"epsilon must be a number, such as 4\.0, not"):
+        cslr.learn(**{**arguments, "epsilon": epsilon}, ledger=tmp_path / "ledger")
+    assert not (tmp_path / "ledger").exists()
+
+
 def test_calls_add_up_within_a_larger_budget_and_noise_differs(arguments, tmp_path):
     given = {**arguments, "budget": 7.0, "ledger": tmp_path}
     first, second = cslr.learn(**given), cslr.learn(**given)

@@ -285,12 +285,15 @@ def test_a_run_that_cannot_be_judged_is_a_message(finished, cslr, tmp_path):
 
     replay = Path("seed-17") / "replay.safetensors"
     few = seal_arrays({"weights": np.ones(4)})
+    arrays = load_file(finished / replay)
+    prior = seal_arrays({**arrays, "known": np.zeros_like(arrays["known"])})
     runs = {
         "nowhere": "nowhere is not a run directory",
         spoilt("unfinished", lambda run: (run / "model.json").unlink()): "is not finished",
         spoilt("bare", lambda run: (run / replay).unlink()): "stores no replay",
         spoilt("cut", lambda run: (run / replay).write_bytes(b"12")): "is damaged",
         spoilt("other", lambda run: (run / replay).write_bytes(few)): "replay of Gaussian modes",
+        spoilt("rounds", lambda run: (run / replay).write_bytes(prior)): "released no replay",
         spoilt("trace", lambda run: (run / "trace.jsonl").write_text("{")): "trace.jsonl",
         spoilt("config", lambda run: (run / "config.json").write_text("{}x")): "config.json",
     }

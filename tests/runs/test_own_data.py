@@ -222,12 +222,21 @@ def test_of_public_sentences_in_clients_texts_the_first_five_lines_are_named(
 
 def test_few_public_sentences_are_a_warning_and_enough_of_them_none(own):
     config = own(replay__dimension=20)
-    family = "classification"
-    assert public_warning(config, (100, 384), family) is None
-    assert "contains 99 distinct sentences" in public_warning(config, (99, 384), family)
-    assert public_warning(config, (40, 8), family) is None  # an encoder has no more directions
-    assert "contains 39 words" in public_warning(config, (39, 8), "tagging")
-    assert public_warning(own(stream__public=None), (3, 384), family) is None
+    family, many = "classification", tuple(f"sentence {n}" for n in range(100))
+    assert public_warning(config, many, 384, family) is None
+    assert "contains 99 distinct sentences" in public_warning(config, many[:99], 384, family)
+    assert public_warning(config, many[:40], 8, family) is None  # no more directions
+    assert public_warning(own(stream__public=None), many[:3], 384, family) is None
+
+
+def test_for_names_distinct_words_count_and_not_sentences(own):
+    """A hundred sentences of a template have few words, however often they are repeated."""
+    config = own(replay__dimension=20)
+    many = tuple(f"word{n} and more" for n in range(98))
+    assert public_warning(config, many, 384, "tagging") is None
+    few = public_warning(config, ("The same word .",) * 500, 384, "tagging")
+    assert "contains 4 distinct words, which are few for 20 directions" in few
+    assert few.endswith("Use sentences with 100 distinct words or more")
 
 
 def test_what_changes_neither_rows_nor_their_meaning_keeps_their_ledger(own, tmp_path):

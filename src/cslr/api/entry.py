@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from itertools import count
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -90,9 +91,10 @@ def learn(
     With ``simulate=True`` task_labels and the registered numbers may be left out and are then taken
     from the rows.
 
-    Privacy: ``epsilon`` at ``delta`` for everything that is released, against an adversary who
-    knows who takes part (``"roster"``) or does not (``"public"``). budget: the ε that all calls
-    with the same ledger may spend together; None: ``epsilon``, so that a second call is refused.
+    Privacy: ``epsilon`` (by default 8) at ``delta`` for everything that is released, against an
+    adversary who knows who takes part (``"roster"``) or does not (``"public"``). budget: the ε that
+    all calls with the same ledger may spend together; None: ``epsilon``, so that a second call is
+    refused.
     cap: the most tasks a unit contributes to; a smaller cap needs less noise. None: all tasks for
     clients, ``tasks_per_person`` for people.
 
@@ -161,6 +163,8 @@ def learn(
 
 def _check_privacy(ledger: str | PathLike[str] | None, simulate: bool, epsilon: float) -> None:
     """Enforced privacy needs a ledger and noise; a simulation has no ledger directory."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, Real):
+        raise ConfigError(f"epsilon must be a number, such as 4.0, not {epsilon!r}")
     if simulate and ledger is not None:
         raise ConfigError(
             "ledger and simulate=True contradict each other: a simulation spends nothing. Leave "

@@ -94,9 +94,9 @@ def check_command(
     from cslr.config import ReplayConfig
     from cslr.data.own import (
         declaration_path,
+        distinct_public,
         few_public,
         load_declaration,
-        public_vectors,
         read_public,
     )
 
@@ -108,7 +108,7 @@ def check_command(
             "no public sentences are declared: `cslr run` will need --anchors FILE", err=True
         )
     else:
-        count = public_vectors(read_public(declared.public), declared.family)
+        count = distinct_public(read_public(declared.public), declared.family)
         few = few_public(declared.public, count, ReplayConfig().directions, declared.family)
         if few:
             typer.echo(few, err=True)

@@ -321,7 +321,8 @@ def _warnings(config: Config, embedded: EmbeddedStream) -> list[str]:
     privacy, units = config.privacy, units_of(config, embedded.stream)
     few = None
     if is_own(config.stream):
-        few = public_warning(config, embedded.public.shape, embedded.stream.family)
+        stream, dimension = embedded.stream, embedded.public.shape[1]
+        few = public_warning(config, stream.public, dimension, stream.family)
     weak = promise_warnings(privacy.epsilon, privacy.delta, units, privacy.unit)
     return [*([few] if few else []), *[f"warning: {text}" for text in weak]]
 

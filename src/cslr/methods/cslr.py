@@ -375,7 +375,7 @@ def replay_method(
     )
 
 
-METHOD: Final = replace(replay_method("private replay"), chooses_head=True)
+METHOD: Final = replace(replay_method("learnt from private releases"), chooses_head=True)
 
 
 # -- arrays for the plots of a report --------------------------------------------------------------

@@ -15,6 +15,7 @@ from cslr.data.own import (
     OF_PEOPLE,
     Declaration,
     declaration_path,
+    distinct_public,
     few_public,
     load_declaration,
     load_own,
@@ -105,15 +106,15 @@ def load_own_stream(
     return loaded.stream, tuple(notices)
 
 
-def public_warning(config: Config, shape: tuple[int, ...], family: str) -> str | None:
-    """A warning if own rows have few public sentences; it does not depend on the rows.
-
-    shape: (n, d) of the embedded sentences.
-    """
+def public_warning(
+    config: Config, sentences: tuple[str, ...], dimension: int, family: str
+) -> str | None:
+    """A warning if own rows have few public sentences; it does not depend on the rows."""
     if config.stream.public is None:
         return None
-    directions = min(config.replay.directions, shape[1])
-    return few_public(config.stream.public, shape[0], directions, family)
+    directions = min(config.replay.directions, dimension)
+    count = distinct_public(sentences, family)
+    return few_public(config.stream.public, count, directions, family)
 
 
 def rows_of(stream: StreamConfig, declaration: Declaration) -> OwnRows:

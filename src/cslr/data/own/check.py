@@ -212,7 +212,7 @@ def _findings(
 
 def _remarks(tasks: tuple[TaskCounts, ...]) -> tuple[str, ...]:
     remarks = []
-    if not any(task.test for task in tasks):
+    if any(task.train for task in tasks) and not any(task.test for task in tasks):
         remarks.append(
             "no test rows: a run can train and predict, but has no scores; declare "
             "test_share = 0.2 to hold rows back for them"
@@ -248,7 +248,7 @@ def _alike(what: str, names: tuple[str, ...]) -> Iterator[str]:
 
 def _of_people(declaration: Declaration, train: list[OwnRow]) -> Iterator[str]:
     """Remarks if people have more tasks, or other numbers of rows, than is declared."""
-    if declaration.privacy.unit != "person":
+    if declaration.privacy.unit != "person" or not train:
         return
     rows, tasks = typical(Counter((row.person, row.task) for row in train if row.person))
     if tasks > declaration.tasks_per_person:

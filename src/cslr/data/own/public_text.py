@@ -21,7 +21,7 @@ from cslr.errors import DataError
 from cslr.protocol.public_space import known_directions
 from cslr.text.spacing import spaced
 
-__all__ = ["FEWEST", "SHORTEST", "few_public", "overlapping", "public_vectors", "read_public"]
+__all__ = ["FEWEST", "SHORTEST", "distinct_public", "few_public", "overlapping", "read_public"]
 
 FEWEST: Final = 100
 """Fewest distinct sentences of a public corpus: anchors are drawn from them."""
@@ -52,19 +52,25 @@ def read_public(path: Path) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def public_vectors(sentences: tuple[str, ...], family: str) -> int:
-    """How many vectors the public space is made of: one per sentence, for tagging per word."""
+def distinct_public(sentences: tuple[str, ...], family: str) -> int:
+    """How many distinct texts the public space is made of: sentences, for tagging their words."""
     if family != "tagging":
         return len(sentences)
-    return sum(len(spaced(sentence).split(" ")) for sentence in sentences)
+    return len({word for sentence in sentences for word in spaced(sentence).split(" ")})
 
 
 def few_public(source: Path, count: int, directions: int, family: str) -> str | None:
-    """A warning if ``count`` public vectors are few for so many directions. Nothing private."""
+    """A warning if ``count`` distinct texts are few for so many directions. Nothing private."""
     enough = ENOUGH * directions
     if count >= enough:
         return None
-    what = "words" if family == "tagging" else "distinct sentences"
+    if family == "tagging":
+        return (
+            f"warning: {source} contains {count} distinct words, which are few for {directions} "
+            "directions of word vectors: a head for names may find none. Use sentences with "
+            f"{enough} distinct words or more"
+        )
+    what = "distinct sentences"
     estimable = min(directions, known_directions(count))
     lost = (
         ""

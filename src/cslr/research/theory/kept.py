@@ -85,6 +85,11 @@ class KeptRun:
             raise RunDirectoryError(
                 f"{path} is not a replay of Gaussian modes: it has no {missing}"
             )
+        if "known" in arrays and not arrays["known"].any():
+            raise RunDirectoryError(
+                f"{self.path} was learnt by gradient rounds and released no replay; give one "
+                "with --head released"
+            )
         family = Family(self.model.family, len(self.model.labels))
         labels = arrays["labels"].astype(np.int64)
         tasks = arrays["tasks"].astype(np.int64) if "tasks" in arrays else self._tasks(labels, path)

@@ -415,7 +415,7 @@ def test_a_person_whom_two_clients_hold_is_never_just_left_out(write, declare, e
         (b"text,label,client,task,split,person,text\n", "column 'text' is duplicated"),
         (b"t\xffxt,label,client,task,split,person\n", "byte 2 of the line is not UTF-8"),
         (b"\xff\xfet\0e\0x\0t\0\n", "NUL byte"),
-        (b"", "no column 'text'.*columns in the file: none"),
+        (b"", "the file is empty; it needs a header with column names"),
         (b'"text,label\n', "no header"),
         (b"text,label\rclient\n", "no header"),
     ],

@@ -109,7 +109,9 @@ def _tagged(row: Raw, declared: Known, task: Task) -> tuple[str, tuple[int, ...]
     words = words_in(row, columns.text)
     tags = names_in(row, columns.label, declared.declaration.separator)
     if len(tags) != len(words):
-        raise Unfit("words and tags", f"{len(tags)} tags for {len(words)} words")
+        by = quoted(declared.declaration.separator)
+        what = f"{len(tags)} tags for {len(words)} words; tags are separated by {by} (separator)"
+        raise Unfit("words and tags", what)
     _check_bio(tags)
     types = [label.name for label in declared.labels]
     for position, tag in enumerate(tags, start=1):

@@ -27,6 +27,8 @@ class Raw(NamedTuple):
 def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) -> None:
     """Raise an error if the header lacks a required column, even if bad rows are skipped."""
     where = position(path, 1)
+    if roles and not names:
+        raise DataError(f"{where}: the file is empty; it needs a header with column names")
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
@@ -34,7 +36,7 @@ def check_columns(path: Path, names: Sequence[str], roles: Mapping[str, str]) ->
         )
     for role, name in roles.items():
         if name not in names:
-            there = ", ".join(map(quoted, names[:30])) or "none"
+            there = ", ".join(map(quoted, names[:30]))
             raise DataError(
                 f"{where}: no column {quoted(name)}, which is declared as {role}; columns in "
                 f"the file: {there}. Correct [columns] or delimiter in the declaration"
