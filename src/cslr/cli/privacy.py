@@ -15,22 +15,33 @@ __all__ = ["ledger_app", "plan_command"]
 
 DIRECTIONS: Final = 384
 """``ReplayConfig().directions``, repeated so that ``--help`` need not import the configuration."""
+CLIENTS: Final = 20
+"""Clients unless ``--clients`` says otherwise; with people as the unit their number is unknown."""
 FAMILIES: Final = ("classification", "intents", "tagging")
 
 
 def plan_command(
     epsilon: Annotated[float, typer.Option(help="Target ε.")] = 4.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-5,
-    clients: Annotated[int, typer.Option(min=1, help="Number of registered clients N.")] = 20,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help=r"Number of registered clients N. \[20]")
+    ] = None,
     unit: Annotated[str, typer.Option(help="Unit of privacy: client or person.")] = "client",
     people: Annotated[
         int | None, typer.Option(min=1, help="Number of registered people, with --unit person.")
     ] = None,
-    tasks: Annotated[int, typer.Option(help="Number of tasks; each is one release.")] = 4,
+    tasks: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Number of tasks. Each is one release, or 15 where gradient rounds are chosen.",
+        ),
+    ] = 4,
     cap: Annotated[
         int | None,
         typer.Option(
-            help=r"Most tasks that a unit contributes to. \[client: all; person: those it has]"
+            min=1,
+            help=r"Most tasks that a unit contributes to. \[client: all; person: those it has]",
         ),
     ] = None,
     participation: Annotated[
@@ -96,7 +107,8 @@ def plan_command(
             "--unit person requires --people N, the number of registered people, and --people "
             "requires --unit person; give both or neither"
         )
-    count = clients if people is None else people
+    _check_clients(unit, clients, clients_per_person)
+    count = (clients or CLIENTS) if people is None else people
     federation = Federated(
         Budget(epsilon, delta, adversary, unit=unit),  # type: ignore[arg-type]
         count,
@@ -124,6 +136,22 @@ def plan_command(
     print_outlook(outlook, Console())
     if priced:
         typer.echo(schedule_text(priced))
+
+
+def _check_clients(unit: str, clients: int | None, per_person: int) -> None:
+    """Refuse a number of clients per person that the other options rule out."""
+    from cslr.errors import ConfigError
+
+    if unit != "person" and per_person > 1:
+        raise ConfigError(
+            "--clients-per-person requires --unit person: with clients as the unit it changes "
+            "nothing; leave it out"
+        )
+    if clients is not None and per_person > clients:
+        raise ConfigError(
+            f"--clients-per-person {per_person} is more than --clients {clients}; lower it, or "
+            "correct the number of clients"
+        )
 
 
 class _ShowsByDefault(TyperGroup):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CapChoice", "Federated", "Outlook", "outlook_of", "usual_spread"]
 
+_calibrated = lru_cache(maxsize=64)(calibrate)
+"""Noise is the same for any number of units, so it is computed once for all that are tried."""
 MOST: Final = 0.95
 """Share of the gap that was closed where noise hardly mattered."""
 HALF: Final = 3.0
@@ -67,6 +70,9 @@ class Federated:
     family: FamilyName = "classification"
 
     def __post_init__(self) -> None:
+        for name, count in (("units", self.units), ("tasks", self.tasks)):
+            if count < 1:
+                raise ConfigError(f"{name} must be at least 1, not {count}")
         if not 1 <= self.spoken <= self.tasks:
             raise ConfigError(
                 f"a unit can have rows of 1 to {self.tasks} tasks, not {self.tasks_per_unit}"
@@ -91,6 +97,11 @@ class CapChoice:
     share: float
     """Forecast share of the gap from zero-shot to pooled training."""
 
+    @property
+    def percent(self) -> int:
+        """The share as it is printed."""
+        return round(100 * self.share)
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -108,8 +119,23 @@ class Outlook:
 
     @property
     def best_cap(self) -> int:
-        """The smallest cap with the best forecast."""
-        return max(self.caps, key=lambda each: (round(each.share, 3), -each.cap)).cap
+        """The smallest cap with the best forecast in whole percent.
+
+        It is the plan's own cap where no other is better, or where none gives a useful forecast.
+        """
+        own = self.plan.cap
+        best = max(self.caps, key=lambda each: (each.percent, each.cap == own, -each.cap))
+        return best.cap if best.share >= NOTHING else own
+
+    @property
+    def cap_matters(self) -> bool:
+        """Whether the forecasts under the compared caps differ in whole percent."""
+        return len({each.percent for each in self.caps}) > 1
+
+    @property
+    def signal(self) -> float:
+        """s: the signal-to-noise ratio that the forecast follows from."""
+        return _signal(self)
 
     @property
     def messages(self) -> int:
@@ -123,9 +149,9 @@ class Outlook:
             shared = self.federation.all_labels
             why = "every task has all labels" if shared else "tagging needs no replay"
             return (
-                f"{why} and units are many: {self.plan.schedule.head} gradient "
-                f"rounds of a linear head for each task, one message per round from each of "
-                f"the {units} that contribute to it"
+                f"{why}, and there are enough {units} for gradient rounds: "
+                f"{self.plan.schedule.head} rounds of a linear head for each task, one message "
+                f"per round from each of the {units} that contribute to it"
             )
         known = f"means in {r} directions"
         if self.federation.sub_modes > 1:
@@ -142,6 +168,10 @@ class Outlook:
         percent = f"about {share:d} % of the gap from zero-shot to pooled training"
         unit = self.federation.budget.unit
         doubt = f"On other streams such forecasts were off by up to {OFF[unit]} points."
+        guess = ""
+        if self.federation.family == "tagging":
+            doubt = "Forecasts were fitted to texts; for names they are a guess."
+            guess = f" {doubt}"
         if self.share >= PART:
             return f"Expected to close {percent}. {doubt}"
         if self.share >= LITTLE:
@@ -150,17 +180,32 @@ class Outlook:
         if self.share >= NOTHING:
             return (
                 f"Little: {percent} at best, and it may be no better than zero-shot. Compare with "
-                f"--method zero-shot (ε = 0); more {units} or a larger ε help."
+                f"--method zero-shot (ε = 0); more {units} or a larger ε help.{guess}"
             )
         return (
             "Not useful: expect nothing beyond zero-shot (--method zero-shot, ε = 0), and perhaps "
             f"less. About {self.needed():,} {units} would be needed to close 30 % of the gap."
+            f"{guess}"
         )
 
     def needed(self) -> int:
-        """Number of units that would close 30 % of the gap at the same ε."""
-        signal = HALF * LITTLE / (MOST - LITTLE)
-        return math.ceil(self.federation.units * signal / max(_signal(self), 1e-12))
+        """Number of units from which on the forecast is 30 % of the gap, at the same ε and cap.
+
+        It is found by trying numbers, as more units also change what a run releases.
+        """
+
+        def enough(units: int) -> bool:
+            federation = replace(self.federation, units=units)
+            return _planned(federation, self.plan.cap).share >= LITTLE
+
+        most = 1
+        while not enough(most):
+            most *= 2
+        few = most // 2
+        while most - few > 1:
+            middle = (few + most) // 2
+            few, most = (few, middle) if enough(middle) else (middle, most)
+        return most
 
 
 _UNITS: Final = {"client": "clients", "person": "people"}
@@ -168,10 +213,12 @@ _UNITS: Final = {"client": "clients", "person": "people"}
 
 def outlook_of(federation: Federated, cap: int | None = None) -> Outlook:
     """The outlook under a cap, by default that of a run: the tasks that a person has, or all."""
-    usual = federation.spoken if federation.budget.unit == "person" else federation.tasks
-    tried = sorted({1, federation.spoken, min(2, federation.tasks), federation.tasks})
+    if cap is None:
+        cap = federation.spoken if federation.budget.unit == "person" else federation.tasks
+    chosen = _planned(federation, cap)
+    tried = sorted({1, federation.spoken, min(2, federation.tasks), federation.tasks, cap})
     choices = tuple(_choice(_planned(federation, each)) for each in tried)
-    return replace(_planned(federation, cap or usual), caps=choices)
+    return replace(chosen, caps=choices)
 
 
 def _choice(outlook: Outlook) -> CapChoice:
@@ -181,11 +228,10 @@ def _choice(outlook: Outlook) -> CapChoice:
 
 def _planned(federation: Federated, cap: int) -> Outlook:
     """The outlook under one cap, without the comparison of caps."""
-    plan = calibrate(federation.budget, federation.tasks, federation.q, cap)
-    schedule = _rounds_of(federation, plan)
-    rounds = schedule is not None
-    if schedule is not None:
-        plan = calibrate(federation.budget, federation.tasks, federation.q, cap, schedule)
+    plan = _rounds_of(federation, cap)
+    rounds = plan is not None
+    if plan is None:
+        plan = _calibrated(federation.budget, federation.tasks, federation.q, cap)
     units = Units(
         federation.units,
         federation.rows_per_unit,
@@ -202,15 +248,16 @@ def _planned(federation: Federated, cap: int) -> Outlook:
     return replace(outlook, share=share)
 
 
-def _rounds_of(federation: Federated, plan: Plan) -> Schedule | None:
-    """The schedule of gradient rounds, if a run would choose them under such a plan."""
+def _rounds_of(federation: Federated, cap: int) -> Plan | None:
+    """The plan of gradient rounds under a cap, if a run would choose it."""
     kept = federation.all_labels or federation.family == "tagging"
     if not kept or federation.sub_modes > 1:
         return None
     from cslr.methods.gradient_rounds import ROUNDS, prefers_rounds  # loads what training needs
 
-    chosen = prefers_rounds(plan, federation.units, federation.family)
-    return Schedule(replay=0, head=ROUNDS) if chosen else None
+    q, schedule = federation.q, Schedule(replay=0, head=ROUNDS)
+    plan = _calibrated(federation.budget, federation.tasks, q, cap, schedule, q)
+    return plan if prefers_rounds(plan, federation.units, federation.family) else None
 
 
 def _signal(outlook: Outlook) -> float:

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cslr.methods.outlook import Outlook
-from cslr.privacy.accounting import ADVERSARIES, replace_one_epsilon
-from cslr.privacy.plan import forecast
+from cslr.privacy.accounting import ADVERSARIES, SCOPES, Scope, epsilon_of, replace_one_epsilon
 
 __all__ = ["outlook_values", "print_outlook"]
 
@@ -20,7 +19,10 @@ _UNITS = {"client": "clients", "person": "people"}
 def outlook_values(outlook: Outlook) -> dict[str, Any]:
     """The object that ``cslr plan --json`` prints; null stands for ∞, which JSON lacks."""
     plan, federation = outlook.plan, outlook.federation
-    costs = {who: _finite(plan.epsilon(who)) for who in ADVERSARIES}
+    costs = {
+        scope: {who: _finite(cost) for who, cost in zip(ADVERSARIES, found, strict=True)}
+        for scope, found in _epsilons(outlook).items()
+    }
     return {
         "sigma": plan.sigma or plan.head_sigma,
         "releases": plan.releases,
@@ -28,9 +30,9 @@ def outlook_values(outlook: Outlook) -> dict[str, Any]:
         "delta": plan.budget.delta,
         "unit": plan.budget.unit,
         "units": federation.units,
-        "epsilon": {"replay": costs, "end_to_end": costs},
+        "epsilon": costs,
         "replace_one_epsilon": _finite(_replaced(outlook)),
-        "signal_to_noise": _finite(_ratio(outlook)),
+        "signal_to_noise": _finite(outlook.signal),
         "speakers_per_task": outlook.speakers,
         "messages_per_task": outlook.messages,
         "head": "rounds" if outlook.rounds else "released",
@@ -61,13 +63,14 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
         f"{federation.units:,} {units}, ε = {plan.budget.epsilon:g} for a {unit}: about "
         f"{outlook.speakers:,.0f} contribute to each task; {outlook.releases()}."
     )
-    console.print(
-        f"Forecast signal-to-noise ratio of a task's modes: [bold]{_ratio(outlook):.2g}[/bold]"
-    )
+    ratio = _number(float(f"{outlook.signal:.2g}"))
+    console.print(f"Signal-to-noise ratio of the forecast: [bold]{ratio}[/bold]")
     console.print(outlook.verdict())
     if len(outlook.caps) > 1:
         console.print(_caps(outlook))
-        if outlook.best_cap != plan.cap:
+        if not outlook.cap_matters:
+            console.print("The cap does not change this forecast.")
+        elif outlook.best_cap != plan.cap:
             console.print(f"Suggested: --cap {outlook.best_cap}.")
 
 
@@ -78,10 +81,24 @@ def _costs(outlook: Outlook) -> Table:
     table.add_column("scope")
     for who in ADVERSARIES:
         table.add_column(who, justify="right")
-    # The head is trained on releases alone, so both scopes cost the same.
-    for scope in ("replay", "end to end (head on released replay)"):
-        table.add_row(scope, *[_number(plan.epsilon(who)) for who in ADVERSARIES])
+    head = "gradient rounds of the head" if outlook.rounds else "head on released replay"
+    names: dict[Scope, str] = {"replay": "replay", "end_to_end": f"end to end ({head})"}
+    for scope, costs in _epsilons(outlook).items():
+        table.add_row(names[scope], *map(_number, costs))
     return table
+
+
+def _epsilons(outlook: Outlook) -> dict[Scope, list[float]]:
+    """ε of each scope against each adversary, as the ledger of a run would show it.
+
+    A head that is trained on the replay costs nothing more; one of gradient rounds has no replay.
+    """
+    plan = outlook.plan
+    charges, delta = plan.charges(), plan.budget.delta
+    return {
+        scope: [epsilon_of(charges, delta, who, scope, plan.cap) for who in ADVERSARIES]
+        for scope in SCOPES
+    }
 
 
 def _caps(outlook: Outlook) -> Table:
@@ -91,15 +108,9 @@ def _caps(outlook: Outlook) -> Table:
     for column in ("cap", "σ", "contributors per task", "share of the gap"):
         table.add_column(column, justify="right")
     for each in outlook.caps:
-        row = (str(each.cap), _number(each.sigma), f"{each.speakers:,.0f}", f"{each.share:.0%}")
+        row = (str(each.cap), _number(each.sigma), f"{each.speakers:,.0f}", f"{each.percent} %")
         table.add_row(*row)
     return table
-
-
-def _ratio(outlook: Outlook) -> float:
-    federation = outlook.federation
-    modes = federation.dimension * federation.sub_modes * federation.labels_per_task
-    return forecast(outlook.plan, round(outlook.speakers), modes).signal_to_noise
 
 
 def _replaced(outlook: Outlook) -> float:
