@@ -46,16 +46,25 @@ function outlook(unit, count, sigma, tasks, cap, labels) {
   const weight = Math.min(rows, full) / full;
   const signal = speakers * ofLabels * weight / (sigma * Math.sqrt(directions));
   const share = DATA.most * signal / (signal + DATA.half);
-  const wanted = DATA.half * DATA.little / (DATA.most - DATA.little);
-  const needed = Math.ceil(count * wanted / Math.max(signal, 1e-12));
-  const ratio = rounded(speakers) / (sigma * Math.sqrt(directions * labels));
-  return {speakers, tied, share, needed, ratio};
+  return {speakers, tied, share, signal};
 }
 
-function advice(unit, found) {
+// Units from which on a good part is forecast: more of them also change the resolution.
+function needed(share) {
+  let most = 1;
+  while (share(most) < DATA.little) most *= 2;
+  let few = Math.floor(most / 2);
+  while (most - few > 1) {
+    const middle = Math.floor((few + most) / 2);
+    if (share(middle) >= DATA.little) most = middle; else few = middle;
+  }
+  return most;
+}
+
+function advice(unit, found, shareOf) {
   const [, text] = DATA.advice[unit].find(([least]) => found.share >= least);
   const number = text.includes("# % of the gap")
-    ? 5 * rounded(20 * found.share) : found.needed.toLocaleString("en");
+    ? 5 * rounded(20 * found.share) : needed(shareOf).toLocaleString("en");
   return text.replace("#", number);
 }
 
@@ -70,7 +79,8 @@ function show() {
   const delta = DATA.deltas[value("delta")];
   const sigma = DATA.sigmas[value("epsilon")][value("delta")] * Math.sqrt(cap);
   const found = outlook(unit, count, sigma, tasks, cap, labels);
-  at("advice").textContent = advice(unit, found);
+  const shareOf = (units) => outlook(unit, units, sigma, tasks, cap, labels).share;
+  at("advice").textContent = advice(unit, found, shareOf);
   at("advice").className = "verdict " + (found.share >= DATA.little ? "above" : "below");
   at("sigma").textContent = digits(sigma, 4);
   const share = rounded(100 * found.share), off = DATA.off[unit];
@@ -79,7 +89,7 @@ function show() {
   at("band").style.left = low + "%";
   at("band").style.width = high - low + "%";
   at("mark").style.left = 100 * found.share + "%";
-  at("ratio").textContent = digits(found.ratio, 2);
+  at("ratio").textContent = digits(found.signal, 2);
   at("speakers").textContent = rounded(found.speakers).toLocaleString("en");
   at("released").textContent = found.tied
     ? DATA.released.tied.replace("#", found.tied) : DATA.released.plain;
