@@ -8,7 +8,7 @@ import signal
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -25,8 +25,13 @@ federation_app = typer.Typer(
     rich_markup_mode="markdown",
 )
 _Folder = Annotated[Path, typer.Argument(help="The federation's folder on its server.")]
-_Members = Annotated[int, typer.Option("--nodes", help="Number of nodes, at least 3.")]
-_Seconds = Annotated[float, typer.Option(help="Deadline of one exchange, in seconds.")]
+_LEAST: Final = 3
+_MOST: Final = 10_000
+"""Fewest and most nodes, as for a secure sum, whose module takes long to import."""
+_Tasks = Annotated[int | None, typer.Option(min=1, help="Use only the first N tasks.")]
+_Seconds = Annotated[
+    float, typer.Option(min=1, max=86_400, help="Deadline of one exchange, in seconds.")
+]
 _Head = Annotated[
     Literal["released", "rounds"],
     typer.Option(help="Train the head on released statistics, or by noised gradient rounds."),
@@ -57,24 +62,42 @@ def _stop_on_sigterm() -> None:
 @federation_app.command("init")
 def init_command(
     folder: _Folder,
-    nodes: _Members = 5,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=_LEAST,
+            max=_MOST,
+            help=r"Number of nodes, at least 3. \[5; with --declaration: its clients]",
+        ),
+    ] = None,
     stream: Annotated[
         str | None, typer.Option(help="Embedded stream whose rows are shared out to the nodes.")
     ] = None,
     declaration: Annotated[
         Path | None, typer.Option(help="Public declaration of the rows that nodes hold.")
     ] = None,
-    tasks: Annotated[int | None, typer.Option(help="Use only the first N tasks.")] = None,
+    tasks: _Tasks = None,
     host: Annotated[
         str, typer.Option(help="Host name or address at which nodes reach this machine.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the SuperLink.")] = 9092,
-    epsilon: Annotated[float, typer.Option(help="ε guaranteed to every unit of privacy.")] = 8.0,
-    delta: Annotated[float, typer.Option(help="δ of the guarantee.")] = 1e-5,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the SuperLink.")] = 9092,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help=r"ε guaranteed to every unit of privacy. \[8; with --declaration: declared]"
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help=r"δ of the guarantee. \[1e-5; with --declaration: declared]"),
+    ] = None,
     unit: Annotated[
-        Literal["client", "person"],
-        typer.Option(help="Unit of privacy: client (a node) or person (one inside a node)."),
-    ] = "person",
+        Literal["client", "person"] | None,
+        typer.Option(
+            help="Unit of privacy: client (a node) or person (one inside a node). "
+            r"\[person; with --declaration: declared]"
+        ),
+    ] = None,
     threshold: Annotated[
         int | None,
         typer.Option(
@@ -85,12 +108,14 @@ def init_command(
         int | None, typer.Option(min=1, help=r"c: number of nodes that may collude. \[a tenth]")
     ] = None,
     spare: Annotated[
-        int, typer.Option(help="Number of sums that may be repeated after a failure.")
+        int, typer.Option(min=0, help="Number of sums that may be repeated after a failure.")
     ] = 1,
     head: _Head = "released",
     evaluate: _Evaluate = "shown",
     encoder: Annotated[str, typer.Option(help="The encoder that every node runs.")] = "minilm",
-    seed: Annotated[int, typer.Option(help="Seed of anchors and heads; not of the noise.")] = 13,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of anchors and heads; not of the noise.")
+    ] = 13,
 ) -> None:
     """Create a federation: certificates, plan, agreement, and the offer for the nodes.
 
@@ -101,18 +126,27 @@ def init_command(
     from cslr.runs.deployment.founding import Wanted, found, usual_colluders, usual_threshold
     from cslr.runs.deployment.server_machine import make_server_keys
     from cslr.runs.deployment.serving import Served
-    from cslr.runs.deployment.source import source_of_declaration, source_of_stream
+    from cslr.runs.deployment.source import (
+        refuse_contradictions,
+        source_of_declaration,
+        source_of_stream,
+    )
 
     if (folder / "offer").exists():
         raise ConfigError(f"{folder} is a federation already; choose another folder")
     if declaration is not None:
         source = source_of_declaration(declaration, encoder, seed)
         declared = source.declared()
-        if declared is not None:
-            epsilon, delta = declared.privacy.epsilon, declared.privacy.delta
-            unit, nodes = declared.privacy.unit, declared.clients
+        assert declared is not None
+        given: dict[str, object] = {"nodes": nodes, "stream": stream, "tasks": tasks}
+        given |= {"epsilon": epsilon, "delta": delta, "unit": unit}
+        refuse_contradictions(declaration, declared, given)
+        epsilon, delta = declared.privacy.epsilon, declared.privacy.delta
+        unit, nodes = declared.privacy.unit, declared.clients
     else:
         source = source_of_stream(stream or "clinic", tasks, encoder, seed)
+        nodes, unit = 5 if nodes is None else nodes, unit or "person"
+        epsilon, delta = 8.0 if epsilon is None else epsilon, 1e-5 if delta is None else delta
     c = colluders or usual_colluders(nodes)
     t = threshold or usual_threshold(nodes, c)
     name = (declaration.name if declaration is not None else stream or "clinic").split(".")[0]
@@ -150,7 +184,8 @@ def join_command(
     name: Annotated[str | None, typer.Option(help="The node's name.")] = None,
     data: Annotated[Path | None, typer.Option(help="File of the node's own rows.")] = None,
     part: Annotated[
-        int | None, typer.Option(help="Instead of --data: a part of the embedded stream, from 0.")
+        int | None,
+        typer.Option(min=0, help="Instead of --data: a part of the embedded stream, from 0."),
     ] = None,
     sessions: Annotated[
         int | None,
@@ -179,6 +214,7 @@ def join_command(
     from cslr.federation.parties.membership import pin_roster
     from cslr.runs.deployment.joining import read_offer, verify_agreement
     from cslr.runs.deployment.node_machine import join_machine, renew_machine
+    from cslr.runs.deployment.node_rows import check_rows
 
     if new_key:
         _show_application(folder, renew_machine(folder).member)
@@ -194,11 +230,13 @@ def join_command(
         raise ConfigError(
             "give --offer, --name and either --data FILE or --part N; or --roster; or --new-key"
         )
+    offered = read_offer(offer)
     if verify:
-        verify_agreement(read_offer(offer))
+        verify_agreement(offered)
     rows: dict[str, str | int] = {"part": part} if part is not None else {}
     if data is not None:
         rows = {"data": str(data.resolve())}
+    check_rows(offered.source, offered.charter, rows)
     _show_application(folder, join_machine(offer, folder, name, rows, sessions).member)
 
 
@@ -217,7 +255,9 @@ def serve_command(
     folder: _Folder,
     members: Annotated[
         int | None,
-        typer.Option(help="Confirm the number of members if it is not as planned or changed."),
+        typer.Option(
+            min=1, help="Confirm the number of members if it is not as planned or changed."
+        ),
     ] = None,
     new_certificate: Annotated[
         bool, typer.Option("--new-certificate", help="Renew the server's TLS key first.")
@@ -264,7 +304,7 @@ def run_federation_command(
     folder: _Folder,
     seconds: _Seconds = 120.0,
     present: Annotated[
-        int | None, typer.Option(help=r"Begin when so many nodes are connected. \[all]")
+        int | None, typer.Option(min=1, help=r"Begin when so many nodes are connected. \[all]")
     ] = None,
 ) -> None:
     """Train on every task that was not released yet, and send the result to the nodes.
@@ -277,7 +317,7 @@ def run_federation_command(
     _stop_on_sigterm()
     served = Served(folder)
     run_server(served, served.status(typer.echo), seconds, present)
-    typer.echo(f"done: cslr predict {served.run} TEXT")
+    typer.echo(f'done: cslr predict {served.run} --text "..."')
 
 
 @federation_app.command("status")
@@ -306,9 +346,13 @@ def status_command(
             for share, error in zip(shares, errors, strict=True)
         )
         typer.echo(f"accuracy {', '.join(scores)}  (by task, noised, within ε)")
-    for who, epsilon in state.get("epsilon", {}).items():
+    spent, promised = state.get("epsilon", {}), state.get("promised")
+    of = "" if promised is None else f" of {promised:g}"
+    for who, epsilon in spent.items():
         shown = "∞" if epsilon is None else f"{epsilon:.3f}"
-        typer.echo(f"ε        {shown} against {who}")
+        typer.echo(f"ε        {shown}{of} against {who}")
+    if spent and state.get("spare") and state.get("phase") == "finished":
+        typer.echo(f"         the rest is for repeated sessions (--spare {state['spare']})")
 
 
 @federation_app.command("down")
@@ -330,9 +374,11 @@ def down_command(folder: _Folder) -> None:
 
 @federation_app.command("try")
 def try_command(
-    nodes: _Members = 5,
+    nodes: Annotated[
+        int, typer.Option(min=_LEAST, max=_MOST, help="Number of nodes, at least 3.")
+    ] = 5,
     stream: Annotated[str, typer.Option(help="clinic, desk or ward.")] = "clinic",
-    tasks: Annotated[int | None, typer.Option(help="Use only the first N tasks.")] = None,
+    tasks: _Tasks = None,
     epsilon: Annotated[float, typer.Option(help="ε guaranteed to every person.")] = 8.0,
     head: _Head = "released",
     seconds: _Seconds = 120.0,

@@ -180,3 +180,8 @@ def test_a_plan_that_never_fits_its_own_coordinates_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match="no plan fits its own number of coordinates"):
         found(wanted())
     assert next(turns) == 5  # three attempts
+
+
+def test_more_nodes_than_a_secure_sum_has_are_refused():
+    with pytest.raises(ConfigError, match="at most 10000 members, not 70000"):
+        _plan(wanted(members=70_000), 2, 1, 1)

@@ -91,6 +91,7 @@ def test_an_embedded_stream_is_learnt_and_every_node_can_predict(tmp_path):
     told = json.loads(status.path.read_bytes())
     assert told["phase"] == "finished"
     assert told["tasks"] == 2
+    assert (told["promised"], told["spare"]) == (8.0, 1)
     assert told["epsilon"]["server"] == told["epsilon"]["roster"] < 8.0
     assert any("unmask" in line for line in lines)
     (answer,) = load_predictor(nodes[3].files.model).answers(["My heart beats far too fast."])

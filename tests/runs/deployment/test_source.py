@@ -64,7 +64,7 @@ def test_as_many_tasks_as_a_stream_has_may_be_learnt_and_no_more():
 
 
 def test_only_streams_with_the_program_can_be_shared_out():
-    with pytest.raises(ConfigError, match=r"--stream reviews: only .* for rows of your own give"):
+    with pytest.raises(ConfigError, match=r"--stream reviews: only .* for rows of your own use"):
         source_of_stream("reviews", None, "minilm", 13)
     with pytest.raises(ConfigError, match="neither an embedded stream nor a declaration"):
         Source().without_rows()

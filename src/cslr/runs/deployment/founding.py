@@ -148,7 +148,7 @@ def public_side(source: Source, wanted: Wanted) -> EmbeddedStream:
 def _plan(wanted: Wanted, tasks: int, tasks_per_person: int, coordinates: int) -> Plan:
     n, t, c = wanted.members, wanted.threshold, wanted.colluders
     # Refuses numbers that a secure sum does not allow; the keys are placeholders.
-    SumTerms("check", tuple(bytes([i // 256, i % 256] * 16) for i in range(n)), t, c)
+    SumTerms("check", tuple(i.to_bytes(32) for i in range(n)), t, c)
     shares = ClientNoise(n, t, c, coordinates, wanted.spare)
     cap = wanted.cap or (tasks_per_person if wanted.unit == "person" else None)
     budget = Budget(wanted.epsilon, wanted.delta, unit=wanted.unit)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from cslr.config import Config
 from cslr.data.own import load_own
-from cslr.data.stream import assign_clients
-from cslr.errors import ConfigError
+from cslr.data.stream import Stream, assign_clients
+from cslr.errors import ConfigError, DataError
 from cslr.federation.parties.charter import Charter
 from cslr.federation.simulation import Population
 from cslr.runs.deployment.source import Source
@@ -17,22 +18,49 @@ from cslr.runs.embedded import EmbeddedStream, embed_stream
 from cslr.runs.prepare import population_of
 from cslr.seeding import Seeds
 
-__all__ = ["check_encoder", "embedded_rows", "rows_of_node"]
+__all__ = ["check_encoder", "check_rows", "embedded_rows", "rows_of_node"]
+_HINT: Final = ", or leave such rows out with --skip-bad-rows"
+"""What the reader of own rows says where there is that option, which a node does not have."""
 
 
 def embedded_rows(
     source: Source, charter: Charter, rows: dict[str, str | int]
 ) -> tuple[Config, EmbeddedStream]:
     """A node's train and test rows, embedded: of its own file, or of a whole embedded stream."""
-    declaration = source.declared()
-    if declaration is None:
-        stream = source.with_rows()
-    else:
-        stream = load_own(Path(str(rows["data"])), declaration, source.public).stream
+    stream = _read(source, rows)
     config = source.config(charter)
     embedded = embed_stream(stream, config, 0.0, progress=False)
     check_encoder(embedded, charter)
     return config, embedded
+
+
+def check_rows(source: Source, charter: Charter, rows: dict[str, str | int]) -> None:
+    """Refuse rows that a node could not learn from, before it joins; nothing is embedded."""
+    part = rows.get("part")
+    if source.declared() is None:
+        if not isinstance(part, int) or not 0 <= part < charter.members:
+            given = f"--data {rows['data']}" if "data" in rows else f"--part {part}"
+            raise ConfigError(
+                f"{given}: nodes of {charter.name!r} share out the embedded stream "
+                f"{source.stream!r}; give --part N, from 0 to {charter.members - 1}"
+            )
+        return
+    if part is not None:
+        raise ConfigError(
+            f"--part {part}: nodes of {charter.name!r} have rows of their own; give --data FILE"
+        )
+    _read(source, rows)
+
+
+def _read(source: Source, rows: dict[str, str | int]) -> Stream:
+    """The rows of a node's own file, or of the whole embedded stream."""
+    declaration = source.declared()
+    if declaration is None:
+        return source.with_rows()
+    try:
+        return load_own(Path(str(rows["data"])), declaration, source.public).stream
+    except DataError as error:
+        raise DataError(str(error).replace(_HINT, "")) from None
 
 
 def rows_of_node(source: Source, charter: Charter, rows: dict[str, str | int]) -> Population:

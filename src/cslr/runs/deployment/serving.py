@@ -124,20 +124,23 @@ def learn_remotely(served: Served, transport: Transport, status: Status, seconds
             _facts(embedded, source, after).save(directory.path)
             if after:
                 _send_result(directory.path, source.seed, transport, seconds)
-            _write_status(status, ledger, coordinator, tasks=after)
+            _write_status(status, ledger, coordinator, charter, tasks=after)
         if charter.evaluation:
             head = digest_of((directory.path / f"seed-{source.seed}/head.safetensors").read_bytes())
             counted = counted_by(lambda: RemoteCohort(coordinator, head), context)
             if directory.find(kind="evaluation", seed=source.seed) is None:
                 directory.note(kind="evaluation", seed=source.seed, **counted)
-            _write_status(status, ledger, coordinator, evaluation=counted)
+            _write_status(status, ledger, coordinator, charter, evaluation=counted)
     status.write(phase="finished")
 
 
-def _write_status(status: Status, ledger: Ledger, coordinator: Coordinator, **more: Any) -> None:
-    """Write ε so far, the number of exchanges, and ``more``."""
+def _write_status(
+    status: Status, ledger: Ledger, coordinator: Coordinator, charter: Charter, **more: Any
+) -> None:
+    """Write ε so far and promised, the number of exchanges, and ``more``."""
     epsilon = {who: plain(ledger.epsilon("end_to_end", who)) for who in ADVERSARIES}
-    status.write(epsilon=epsilon, exchanges=coordinator.exchanges, **more)
+    promised = {"promised": charter.epsilon, "spare": charter.spare}
+    status.write(epsilon=epsilon, **promised, exchanges=coordinator.exchanges, **more)
 
 
 def _send_agreement(served: Served, transport: Transport, seconds: float) -> None:

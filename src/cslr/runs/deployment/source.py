@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,7 +26,13 @@ from cslr.privacy.plan import Unit
 from cslr.runs.own_data import MOST_PUBLIC
 from cslr.text.spacing import spaced
 
-__all__ = ["Promised", "Source", "source_of_declaration", "source_of_stream"]
+__all__ = [
+    "Promised",
+    "Source",
+    "refuse_contradictions",
+    "source_of_declaration",
+    "source_of_stream",
+]
 
 
 class Promised(Protocol):
@@ -84,21 +91,25 @@ class Source(BaseModel):
 
     def config(self, promised: Promised) -> Config:
         """The configuration of everything that is computed from this."""
-        privacy = PrivacyConfig(
-            epsilon=promised.epsilon,
-            delta=promised.delta,
-            unit=promised.unit,
-            mode="enforced",
-            federation=Path("federation"),
-        )
         name = self.stream or self._declared().name
         clients = promised.members if self.stream else None
+        try:
+            privacy = PrivacyConfig(
+                epsilon=promised.epsilon,
+                delta=promised.delta,
+                unit=promised.unit,
+                mode="enforced",
+                federation=Path("federation"),
+            )
+            stream = StreamConfig(name=name, clients=clients)
+        except ValidationError as error:
+            raise ConfigError(mistakes(error, PrivacyConfig)) from None
         rounds = promised.rounds
         head = HeadConfig(kind="rounds", rounds=rounds) if rounds else HeadConfig(kind="released")
         return Config(
             seeds=(self.seed,),
             encoder=self.encoder,
-            stream=StreamConfig(name=name, clients=clients),
+            stream=stream,
             privacy=privacy,
             head=head,
         )
@@ -151,9 +162,9 @@ def source_of_stream(name: str, tasks: int | None, encoder: str, seed: int) -> S
     if name not in EMBEDDED:
         raise ConfigError(
             f"--stream {name}: only {', '.join(EMBEDDED)} can be shared out among nodes; for rows "
-            "of your own give --declaration FILE"
+            "of your own use `cslr federation init FOLDER --declaration FILE`"
         )
-    return Source(stream=name, tasks=tasks, encoder=encoder, seed=seed)
+    return _source(stream=name, tasks=tasks, encoder=encoder, seed=seed)
 
 
 def source_of_declaration(path: Path, encoder: str, seed: int) -> Source:
@@ -164,7 +175,41 @@ def source_of_declaration(path: Path, encoder: str, seed: int) -> Source:
         raise ConfigError(f"{path} names no public sentences; add public = FILE to it")
     public = read_public(declaration.public)[:MOST_PUBLIC]
     text = path.read_text(encoding="utf-8")
-    return Source(declaration=text, public=public, encoder=encoder, seed=seed)
+    return _source(declaration=text, public=public, encoder=encoder, seed=seed)
+
+
+def refuse_contradictions(path: Path, declared: Declaration, options: Mapping[str, object]) -> None:
+    """Refuse options that differ from the declaration in ``path``; None: an option not given."""
+    privacy, unit = declared.privacy, options.get("unit")
+    if unit not in (None, privacy.unit):
+        raise ConfigError(
+            f"--unit {unit}: {path} promises to hide one {privacy.unit}, unit = {privacy.unit!r} "
+            "in [privacy]; leave --unit out, or change the declaration"
+        )
+    if (stream := options.get("stream")) is not None:
+        raise ConfigError(
+            f"--stream {stream} and --declaration {path} are two sources of rows; give one of them"
+        )
+    values = {
+        "epsilon": (privacy.epsilon, f"epsilon = {privacy.epsilon}"),
+        "delta": (privacy.delta, f"delta = {privacy.delta}"),
+        "nodes": (declared.clients, f"clients = {declared.clients}"),
+        "tasks": (len(declared.tasks), f"{len(declared.tasks)} tasks"),
+    }
+    for name, (value, said) in values.items():
+        if options.get(name) not in (None, value):
+            raise ConfigError(
+                f"--{name} {options[name]} contradicts {path}, which declares {said}; leave "
+                f"--{name} out, or change the declaration"
+            )
+
+
+def _source(**values: Any) -> Source:
+    """A source of these values, some of which a user gave."""
+    try:
+        return Source(**values)
+    except ValidationError as error:
+        raise ConfigError(mistakes(error, Source)) from None
 
 
 def _none() -> Rows:

@@ -21,6 +21,10 @@ __all__ = ["prepare_trial", "start_node", "try_federation", "wait_until_served"]
 
 def prepare_trial(folder: Path, wanted: Wanted, port: int) -> Served:
     """Found a federation whose members, all on this machine, have joined and pinned the roster."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(
+            f"--folder {folder} exists already and is not an empty folder; give another one"
+        )
     served = Served(folder)
     found(wanted).save(folder / "offer")
     make_server_keys(served, "127.0.0.1", port)
