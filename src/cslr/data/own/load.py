@@ -25,12 +25,14 @@ from cslr.data.stream import Rows, Stream
 from cslr.errors import DataError
 from cslr.text.spacing import spaced
 
-__all__ = ["MOST", "Gathered", "OwnData", "client_address", "gather", "load_own"]
+__all__ = ["MOST", "OR_SKIP", "Gathered", "OwnData", "client_address", "gather", "load_own"]
 
 _CLIENT_PREFIX: Final = b"cslr/own/client/1"
 
 _TORN: Final[Kind] = "person in train and test"
 _UNCLEAR: Final[Kind] = "unclear rows"
+OR_SKIP: Final = ", or leave such rows out with --skip-bad-rows"
+"""What a refusal of rows offers besides correcting them."""
 MOST: Final = 20
 """Maximum number of problems listed one by one."""
 
@@ -169,10 +171,7 @@ def _refusal(data: Path, gathered: Gathered) -> str:
     count = len(gathered.problems)
     rows = f"{count} rows or more" if count == MOST else f"{count} row{'s'[: count - 1]}"
     listed = "\n".join(f"  {described(data, problem)}" for problem in gathered.problems)
-    return (
-        f"{data}: {rows} not as declared; correct the file, or leave such rows out with "
-        f"--skip-bad-rows\n{listed}"
-    )
+    return f"{data}: {rows} not as declared; correct the file{OR_SKIP}\n{listed}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from cslr.config import Config
 from cslr.data.own import load_own
+from cslr.data.own.load import OR_SKIP
 from cslr.data.stream import Stream, assign_clients
 from cslr.errors import ConfigError, DataError
 from cslr.federation.parties.charter import Charter
@@ -19,8 +19,6 @@ from cslr.runs.prepare import population_of
 from cslr.seeding import Seeds
 
 __all__ = ["check_encoder", "check_rows", "embedded_rows", "rows_of_node"]
-_HINT: Final = ", or leave such rows out with --skip-bad-rows"
-"""What the reader of own rows says where there is that option, which a node does not have."""
 
 
 def embedded_rows(
@@ -60,7 +58,7 @@ def _read(source: Source, rows: dict[str, str | int]) -> Stream:
     try:
         return load_own(Path(str(rows["data"])), declaration, source.public).stream
     except DataError as error:
-        raise DataError(str(error).replace(_HINT, "")) from None
+        raise DataError(str(error).replace(OR_SKIP, "")) from None  # nodes have no such option
 
 
 def rows_of_node(source: Source, charter: Charter, rows: dict[str, str | int]) -> Population:
