@@ -175,6 +175,12 @@ def init_command(
         f"Give {folder / 'offer'} to every node. Put the member files that they send back into "
         f"{folder / 'members'}, then: cslr federation serve {folder}"
     )
+    if founded.suits_rounds:
+        typer.echo(
+            f"note: with so many units gradients teach a better head (--head rounds, {ROUNDS} sums "
+            "a task instead of one); to choose them, init another folder",
+            err=True,
+        )
 
 
 @federation_app.command("join")

@@ -157,6 +157,14 @@ def test_gradients_are_asked_for_where_no_label_would_be_forgotten():
             _check_wanted(wanted(source=apart(family, tasks), rounds=2))
 
 
+@pytest.mark.parametrize(
+    ("stream", "rounds", "suits"), [("ward", 0, True), ("ward", 2, False), ("clinic", 0, False)]
+)
+def test_a_founder_learns_where_a_run_would_choose_gradient_rounds(stream, rounds, suits):
+    founded = found(wanted(source=source_of_stream(stream, 2, "minilm", 13), rounds=rounds))
+    assert founded.suits_rounds is suits
+
+
 def test_a_charter_says_what_was_founded_and_leads_back_to_it():
     asked = wanted(cap=2)
     made = found(asked)

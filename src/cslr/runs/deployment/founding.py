@@ -12,7 +12,7 @@ from cslr.federation.parties.question import digest_of, pack_agreement
 from cslr.federation.simulation import Population
 from cslr.files import PRIVATE_FOLDER, make_directory, write_atomic
 from cslr.methods.cslr import agree
-from cslr.methods.gradient_rounds import CLIP
+from cslr.methods.gradient_rounds import CLIP, prefers_rounds
 from cslr.methods.method import MethodContext, rounds_keep_labels
 from cslr.methods.registry import method_named
 from cslr.privacy.ledger.book import Federation, Ledger
@@ -68,6 +68,15 @@ class Founded:
     agreement: bytes
     source: Source
     embedded: EmbeddedStream
+
+    @property
+    def suits_rounds(self) -> bool:
+        """Whether `cslr run` would choose gradient rounds where this one sends statistics."""
+        charter = self.charter
+        tasks = [task.labels for task in charter.tasks]
+        kept = rounds_keep_labels(charter.family, tasks, len(charter.labels))
+        enough = prefers_rounds(charter.plan, charter.units, charter.family)
+        return not charter.rounds and kept and enough
 
     def save(self, folder: Path) -> None:
         """Write the offer, the files that every member gets."""
